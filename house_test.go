@@ -23,12 +23,13 @@ var floors = map[string]int{
 	"client": -1, "internal/cputime": -1, "internal/outbound": -1, "internal/retry": -1, "internal/testenv": -1,
 	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1,
-	"aggregator": 2, "internal/index": 2, "internal/webhook": 2,
-	"handlers": 3, "internal/simnet": 3, "internal/measure": 3,
-	"internal/config":  4,
-	"internal/service": 5,
-	"internal/doctor":  6,
-	"cmd":              7, "bench": 7, "deploy": 7,
+	"aggregator": 2, "internal/index": 2,
+	"internal/webhook": 3,
+	"handlers":         4, "internal/simnet": 4, "internal/measure": 4,
+	"internal/config":  5,
+	"internal/service": 6,
+	"internal/doctor":  7,
+	"cmd":              8, "bench": 8, "deploy": 8,
 }
 
 // TestImportsPointOneWay checks the imports of packages and of their tests. Tests may
@@ -110,7 +111,7 @@ func TestClientImportsLittle(t *testing.T) {
 func TestLayout(t *testing.T) {
 	want := []string{
 		".ci", "aggregator", "bench", "bls", "client", "cmd", "deploy", "docs", "e2e", "handlers", "internal", "p2p", "validators",
-		".dockerignore", ".gitignore", ".golangci.yml", "CHANGELOG.md", "Makefile", "README.md", "THIRD_PARTY_NOTICES",
+		".dockerignore", ".gitignore", ".golangci.yml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "THIRD_PARTY_NOTICES",
 		"config.example.yaml", "go.mod", "go.sum", "house_test.go",
 	}
 	for _, file := range tracked(t) {

@@ -277,7 +277,7 @@ func TestEVM(t *testing.T) {
 	network := localnet.Start(t)
 	node := network.Node(0).URL
 	// The service follows the chain while it grows.
-	s := startService(t, program, node, "--ahead-rounds", "0")
+	s := startService(t, program, node, append(optionalIndexes(t, node), "--ahead-rounds", "0")...)
 	w := newEVMWorld(t, ctx, node)
 	_, one, two, three := w.wallets[0], w.wallets[1], w.wallets[2], w.wallets[3]
 	nobody := common.Address{}
@@ -344,6 +344,8 @@ func TestEVM(t *testing.T) {
 	require.Len(t, w.movements(truth), 12)
 	t.Run("ERC-1155 transfers", func(t *testing.T) { w.requireTransfers(t, ctx, s, truth) })
 	t.Run("ERC-1155 balances", func(t *testing.T) { w.requireBalances(t, ctx, s, tip) })
+	t.Run("transactions of addresses", func(t *testing.T) { w.requireAddresses(t, ctx, s, truth) })
+	t.Run("native, ERC-20 and ERC-721 balances", func(t *testing.T) { w.requireTokenBalances(t, ctx, s, tip) })
 	t.Run("deployments", func(t *testing.T) { w.requireDeployments(t, ctx, s, truth, made, drawers) })
 	t.Run("tokens of a collection", func(t *testing.T) { w.requireTokens(t, ctx, s, tip) })
 	t.Run("average transactions per second", func(t *testing.T) { w.requireTPS(t, ctx, s, truth) })

@@ -55,14 +55,14 @@ func (s *service) l1Validators(ctx context.Context, query url.Values) (all []l1E
 	}
 }
 
-// compareL1 compares the validators of an L1 with the node's at one height. It returns the height and when each active
-// validator is forecast to run out, or false if the answers of service and node have different heights.
-func (s *service) compareL1(ctx context.Context, p *pChain, subnetID ids.ID) (height uint64, ends map[ids.ID]int64, ok bool) {
+// compareL1 compares the validators of an L1 with the node's at one height. It returns the height and all validators, or
+// false if the answers of service and node have different heights.
+func (s *service) compareL1(ctx context.Context, p *pChain, subnetID ids.ID) (height uint64, all []l1Entry, ok bool) {
 	s.t.Helper()
 	subnet := func() url.Values { return url.Values{"subnetId": {subnetID.String()}} }
 	every := subnet()
 	every.Set("includeInactiveL1Validators", "true")
-	all, height, ok := s.l1Validators(ctx, every)
+	all, height, ok = s.l1Validators(ctx, every)
 	if !ok {
 		return 0, nil, false
 	}
@@ -71,7 +71,6 @@ func (s *service) compareL1(ctx context.Context, p *pChain, subnetID ids.ID) (he
 		return 0, nil, false
 	}
 	running := make(map[ids.ID]bool)
-	ends = make(map[ids.ID]int64)
 	for _, v := range all {
 		want, at, err := p.client.GetL1Validator(ctx, v.ValidationID)
 		require.NoError(s.t, err)
@@ -83,7 +82,6 @@ func (s *service) compareL1(ctx context.Context, p *pChain, subnetID ids.ID) (he
 			[]any{v.SubnetID, v.NodeID, v.Weight, v.MinNonce, v.CreationTimestamp})
 		if want.Balance > 0 {
 			running[v.ValidationID] = true
-			ends[v.ValidationID] = v.DeactivationTimestamp
 			require.Equal(s.t, "active", v.ValidationStatus)
 		} else {
 			require.Equal(s.t, "inactive", v.ValidationStatus)
@@ -99,7 +97,7 @@ func (s *service) compareL1(ctx context.Context, p *pChain, subnetID ids.ID) (he
 	for _, v := range active {
 		require.True(s.t, running[v.ValidationID])
 	}
-	return height, ends, true
+	return height, all, true
 }
 
 // TestRegistry compares blockchains, validators, and the balances of L1 validators at each of 100 heights with those of a node.
@@ -111,7 +109,8 @@ func TestRegistry(t *testing.T) {
 	network := localnet.Start(t)
 	node := network.Node(0).URL
 	p := newPChain(t, ctx, node)
-	s := startService(t, program, node)
+	s := startService(t, program, node, webhookFlags(t)...)
+	messages := newHooks(t)
 
 	subnetID := p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
 	p.accepted(p.wallet.IssueCreateChainTx(subnetID, []byte("{}"), constants.SubnetEVMID, nil, "a chain"))
@@ -120,24 +119,35 @@ func TestRegistry(t *testing.T) {
 		v := newIdentity(t)
 		validators = append(validators, &txs.ConvertSubnetToL1Validator{NodeID: v.nodeID.Bytes(), Weight: 100, Balance: balance, Signer: *v.proof})
 	}
+	s.hook(ctx, `{"eventType":"validator_activity","url":%q,"network":"local","metadata":{"keyType":"subnetId","keys":["`+subnetID.String()+`"],
+		"l1ValidatorFeeBalanceThreshold":"15","subEvents":{"validatorActivitySubEvents":["validator_stake","l1_validator_balance_increased",
+		"l1_validator_disabled","l1_validator_removed","l1_validator_balance_threshold"]}}}`, messages.url)
 	conversion := p.accepted(p.wallet.IssueConvertSubnetToL1Tx(subnetID, constants.PlatformChainID, []byte{1}, validators))
 	p.addPrimaryValidator(ctx)
 
 	heights := make(map[uint64]bool)
 	forecast, seen := make(map[ids.ID]int64), make(map[ids.ID]bool)
 	const runOut = 3 // validators whose balance is to run out in the meantime
+	want := newValidatorEvents(subnetID, conversion, len(validators))
 	for i := 0; len(heights) < comparedHeights || len(seen) < runOut; i++ {
 		if i%17 == 16 {
 			again := subnetID.Append(uint32(i / 17 % 2))
-			p.accepted(p.wallet.IssueIncreaseL1ValidatorBalanceTx(again, uint64(3+i)))
+			want.increased(again, p.accepted(p.wallet.IssueIncreaseL1ValidatorBalanceTx(again, uint64(3+i))))
 			delete(forecast, again)
 		} else {
 			p.nudge()
 		}
 		require.Eventually(t, func() bool {
-			height, running, ok := s.compareL1(ctx, p, subnetID)
+			height, all, ok := s.compareL1(ctx, p, subnetID)
 			if !ok {
 				return false
+			}
+			want.compared(height, all)
+			running := make(map[ids.ID]int64)
+			for _, v := range all {
+				if v.RemainingBalance > 0 {
+					running[v.ValidationID] = v.DeactivationTimestamp
+				}
 			}
 			heights[height] = true
 			now, err := p.client.GetTimestamp(ctx)
@@ -160,6 +170,7 @@ func TestRegistry(t *testing.T) {
 	}
 	t.Logf("equal at %d heights; %d validators ran out as forecast", len(heights), len(seen))
 
+	want.require(t, messages)
 	s.compareValidators(ctx)
 	s.compareBlockchains(ctx)
 	var subnet struct {

@@ -144,7 +144,7 @@ func New(o Options) (*echo.Echo, error) {
 	e.GET("/v1/signatureAggregator/:network/messages\\:stream", api.StreamMessages)
 	e.GET("/v1/signatureAggregator/:network/subnets/:subnetId/validators\\:stream", api.StreamValidators)
 	e.POST(signing.PeerPath, api.PeerAggregateSignatures)
-	webhooks.New(webhooks.Options{Book: o.Webhooks, Chains: o.EVM.Chains, Guard: o.Access, Key: o.PageKey, Timeout: o.RequestTimeout}).Route(e)
+	webhooks.New(webhooks.Options{Book: o.Webhooks, Chains: o.EVM.Chains, Networks: o.Data, Guard: o.Access, Key: o.PageKey, Timeout: o.RequestTimeout}).Route(e)
 	chains := evm.New(o.EVM)
 	e.GET("/v1/icm/messages\\:stream", chains.StreamICM)
 	operations := slices.Concat(records.Operations(), chains.Operations(), series.Operations())

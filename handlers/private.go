@@ -13,9 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/ava-labs/avalanchego/ids"
-
 	"quorate/handlers/apierr"
+	"quorate/handlers/cb58"
 	"quorate/handlers/middleware"
 	"quorate/handlers/networks"
 	"quorate/handlers/signing"
@@ -89,7 +88,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		case n.SubnetReady == nil:
 			return apierr.NotFound("subnet: nothing is known of single subnets of %s here; ask for /readyz/%s", name, name)
 		}
-		subnet, err := ids.FromString(text)
+		subnet, err := cb58.ID(text)
 		if err != nil {
 			return apierr.BadRequest("subnet: %q is no subnet ID; give it as base58 with its checksum, as explorers show it", apierr.Excerpt(text))
 		}

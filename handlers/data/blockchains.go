@@ -8,6 +8,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/cb58"
 	"quorate/handlers/compat"
 	"quorate/handlers/data/genesis"
 	"quorate/handlers/operation"
@@ -47,7 +48,7 @@ func (n *network) described(r operation.Request) error {
 // pathID parses an ID in the path.
 func pathID(r operation.Request, name string) (ids.ID, error) {
 	text := r.Param(name)
-	id, err := ids.FromString(text)
+	id, err := cb58.ID(text)
 	if err != nil {
 		return ids.Empty, apierr.BadRequest("%s: %q is no ID; check it for typing errors", name, apierr.Excerpt(text))
 	}
@@ -99,36 +100,25 @@ func (a *API) listBlockchains(ctx context.Context, r operation.Request, n *netwo
 		return err
 	}
 	clientsForm := compat.Enabled(ctx)
-	w := newStream(r.Response(), a.log)
-	w.text(`{"blockchains":[`)
-	for left := p.Size; left > 0; {
+	return newStream(r.Response(), a.log).list(ctx, "blockchains", p.Size, p.Token, func(left int, element func(any) error) ([]byte, error) {
 		page, next, err := n.Registry.Blockchains(ctx, p.ascending, min(left, genesesAtATime), at)
 		if err != nil {
-			return w.fail(ctx, err)
+			return nil, err
 		}
 		all, err := n.blockchains(ctx, page, clientsForm)
 		if err != nil {
-			return w.fail(ctx, err)
+			return nil, err
 		}
 		for _, shown := range all {
-			if left < p.Size {
-				w.text(",")
+			if err := element(shown); err != nil {
+				return nil, err
 			}
-			if err := w.value(shown); err != nil {
-				return w.fail(ctx, err)
-			}
-			left--
 		}
 		if at = next; at == nil {
-			break
+			return nil, nil
 		}
-	}
-	w.text("]")
-	if at != nil {
-		w.text(`,"nextPageToken":"` + p.Token(at.Bytes()) + `"`)
-	}
-	w.text("}")
-	return w.end()
+		return at.Bytes(), nil
+	})
 }
 
 // blockchains reads the geneses of a few blockchains.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
 	"quorate/handlers/compat"
@@ -31,7 +33,7 @@ type call struct {
 func officialCalls() []call {
 	const network = "data.primaryNetwork."
 	a, both := text(alice), "P-"+text(alice)+", X-"+text(bob)
-	return append(registryCalls(), []call{
+	return append(append(registryCalls(), archiveCalls()...), []call{
 		{
 			Call: chainkit.Call{Name: "UTXOs of the P-Chain", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": "p-chain", "addresses": a, "includeSpent": true}},
 			id:   "utxoId", count: 41, pages: 5,
@@ -84,6 +86,11 @@ func officialCalls() []call {
 			Call: chainkit.Call{Name: "vertices", Path: network + "vertices.listByHeight", List: "vertices", Request: map[string]any{"blockchainId": "x-chain", "vertexHeight": 5}},
 			id:   "vertexHash", count: 13, pages: 2,
 		},
+		{
+			Call: chainkit.Call{Name: "latest vertices", Path: network + "vertices.listLatest", List: "vertices", Request: map[string]any{"blockchainId": "x-chain", "pageSize": 3}},
+			id:   "vertexHash", count: 14, pages: 5,
+		},
+		{Call: chainkit.Call{Name: "a vertex", Path: network + "vertices.getByHash", Request: map[string]any{"blockchainId": "x-chain", "vertexHash": ids.ID{77}.String()}}, pages: 1, field: "vertexHash"},
 		{
 			Call: chainkit.Call{Name: "no vertices", Path: network + "vertices.listByHeight", List: "vertices", Request: map[string]any{"blockchainId": xID.String(), "vertexHeight": 1_000_000, "sortOrder": "asc"}},
 			id:   "vertexHash", pages: 1,

@@ -42,6 +42,10 @@ type Network struct {
 	Ledger   Ledger
 	Subnets  Subnets
 	Vertices Vertices
+	// Archives are the stored blocks of the P-Chain and the X-Chain by blockchain ID. It is nil if they are not stored.
+	Archives map[ids.ID]Archive
+	// ArchiveProgress returns how far blocks and transactions are found by ID, as Progress. It is required with Archives.
+	ArchiveProgress func(chainID ids.ID) Progress
 	// Registry is the index of blockchains and validators, and RegistryProgress its progress, as Progress.
 	Registry         Registry
 	RegistryProgress func() Progress

@@ -284,10 +284,13 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 	requireError(t, apitest.Get(surface(t, nil, compat.Auto), utxosPath), 404, "network: ", "serves none")
-	for _, path := range []string{"/v1/networks/fuji", "/v1/networks/fuji/", "/v1/networks/fuji/blockchain", "/v1/networks/fuji/blockchains/p-chain/transactions", "/v1/networks/fuji/blockchains/p-chain/transactions:listStakingX", base + "/blockchains/x-chain/vertices"} {
+	for _, path := range []string{"/v1/networks/fuji", "/v1/networks/fuji/", "/v1/networks/fuji/blockchain", "/v1/networks/fuji/blockchains/p-chain/transactions:listStakingX"} {
 		requireError(t, apitest.Get(h, path), 404, "there is no GET")
 	}
 	for _, op := range operations {
+		if op == utxosPath {
+			continue // with the addresses in the body
+		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, op, http.NoBody))
 		requireError(t, w, 404, "there is no POST")

@@ -11,6 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/cb58"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
@@ -88,7 +89,7 @@ func nodeIDs(q *query.Values) []ids.NodeID {
 	}
 	var all []ids.NodeID
 	for _, text := range members {
-		id, err := ids.NodeIDFromString(text)
+		id, err := cb58.NodeID(text)
 		if err != nil {
 			q.Fail("nodeIds", "%q is no node ID; they begin with NodeID-", apierr.Excerpt(text))
 			return nil

@@ -8,15 +8,20 @@ import (
 
 func TestParametersAreAsDocumented(t *testing.T) {
 	conform.Parameters(t, fuji(t, newFake()), "Primary network", map[string]string{
-		"listUtxos":               utxosPath,
-		"listBalances":            balances,
-		"listStakingTransactions": stakings,
-		"listVerticesByHeight":    vertices,
-		"listSubnets":             subnetsURL,
-		"listDelegators":          delegators,
-		"listBlockchains":         base + "/blockchains",
-		"listValidators":          base + "/validators",
-		"getValidator":            base + "/validators/" + simulated().validations[0].NodeID.String(),
-		"listL1Validators":        base + "/l1Validators",
+		"listUtxosOfBody":                      utxosPath, // the same list
+		"listUtxos":                            utxosPath,
+		"listBalances":                         balances,
+		"listStakingTransactions":              stakings,
+		"listVerticesByHeight":                 vertices,
+		"listSubnets":                          subnetsURL,
+		"listDelegators":                       delegators,
+		"listBlockchains":                      base + "/blockchains",
+		"listValidators":                       base + "/validators",
+		"getValidator":                         base + "/validators/" + simulated().validations[0].NodeID.String(),
+		"listLatestPrimaryNetworkTransactions": base + "/blockchains/x-chain/transactions",
+		"getChainIdsForAddresses":              base + "/addresses:listChainIds?addresses=" + text(alice),
+		"listLatestXChainVertices":             base + "/blockchains/x-chain/vertices",
+		"listLatestPrimaryNetworkBlocks":       base + "/blockchains/p-chain/blocks",
+		"listL1Validators":                     base + "/l1Validators",
 	})
 }

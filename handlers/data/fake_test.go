@@ -18,6 +18,7 @@ import (
 	chain "quorate/internal/chain/ledger"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/simnet/history"
 )
 
 // The network of the tests is fuji, with all that can be in its records.
@@ -79,7 +80,9 @@ func (f *fake) network() data.Network {
 		NetworkID: constants.FujiID, XChainID: xID, CChainID: cID, AVAXAssetID: avx,
 		Progress: func(id ids.ID) data.Progress { return f.progress[id] },
 		Ledger:   f, Subnets: f, Vertices: f,
-		Registry: simulated().index, RegistryProgress: func() data.Progress { return f.progress[pID] },
+		Archives:        map[ids.ID]data.Archive{pID: upTo{simulatedArchive(), history.P}, xID: upTo{simulatedArchive(), history.X}},
+		ArchiveProgress: func(id ids.ID) data.Progress { return f.progress[id] },
+		Registry:        simulated().index, RegistryProgress: func() data.Progress { return f.progress[pID] },
 		Cortina: func(context.Context) (time.Time, error) { return f.cortina, nil },
 	}
 }
@@ -154,6 +157,28 @@ func leftOut(q *ledger.OutputQuery, id ids.ID) bool {
 func (f *fake) Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) ([]ledger.Balance, time.Time, error) {
 	f.askedAt, f.askedOf = at, addresses
 	return slices.Clone(f.balances[chainID]), now, cmp.Or(f.err, ctx.Err())
+}
+
+func (f *fake) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*ledger.Output, error) {
+	return simulatedArchive().ledger.Outputs(ctx, outputIDs)
+}
+
+func (f *fake) Presence(_ context.Context, chainIDs []ids.ID, addresses []ids.ShortID) ([][]ids.ID, error) {
+	all := make([][]ids.ID, len(addresses))
+	for i, address := range addresses {
+		for _, chainID := range chainIDs {
+			if slices.ContainsFunc(f.outputs, func(o *ledger.Output) bool {
+				return slices.Contains(o.Addresses, address) && (o.ChainID == chainID || o.DestinationID == chainID)
+			}) {
+				all[i] = append(all[i], chainID)
+			}
+		}
+	}
+	return all, f.err
+}
+
+func (f *fake) Staking(ctx context.Context, txID ids.ID) (*ledger.Staking, error) {
+	return simulatedArchive().ledger.Staking(ctx, txID)
 }
 
 func (f *fake) Assets(context.Context, []ids.ID) ([]*chain.Asset, error) {
@@ -284,6 +309,25 @@ func (f *fake) Vertices(_ context.Context, q data.VertexQuery) (*data.VertexPage
 		p.Next = []byte(strconv.Itoa(to))
 	}
 	return p, f.err
+}
+
+func (f *fake) Vertex(_ context.Context, id ids.ID) (*data.Vertex, error) {
+	for i := range f.vertices {
+		if f.vertices[i].ID == id {
+			return &f.vertices[i], f.err
+		}
+	}
+	return nil, f.err
+}
+
+func (f *fake) Latest(_ context.Context, limit int, below *uint64) (found []data.Vertex, more bool, _ error) {
+	all := slices.SortedFunc(slices.Values(f.vertices), func(a, b data.Vertex) int { return -cmp.Compare(a.Index, b.Index) })
+	for _, v := range all {
+		if below == nil || v.Index < *below {
+			found = append(found, v)
+		}
+	}
+	return found[:min(limit, len(found))], len(found) > limit, f.err
 }
 
 // output makes an output of alice's; its transaction is numbered.

@@ -10,6 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/cb58"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
@@ -59,7 +60,7 @@ func (a *API) listL1Validators(ctx context.Context, r operation.Request, n *netw
 		ValidationID: validationID(q), SubnetID: optionalID(q, subnetFilter.Name), Inactive: q.Bool(inactiveL1.Name),
 	}
 	if text, ok := q.Text(nodeFilter.Name); ok {
-		id, err := ids.NodeIDFromString(text)
+		id, err := cb58.NodeID(text)
 		if err != nil {
 			q.Fail(nodeFilter.Name, "%q is no node ID; they begin with NodeID-", apierr.Excerpt(text))
 		}

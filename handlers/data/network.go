@@ -21,7 +21,7 @@ import (
 // network is a network under one of its names.
 type network struct {
 	Network
-	// shown is its name in answers; testnet is shown as fuji.
+	// shown is its name in answers: the one of the path, but fuji for testnet.
 	shown  string
 	hrp    string // of its addresses
 	chains []blockchain
@@ -55,16 +55,16 @@ func newNetwork(name string, n Network) (*network, error) {
 
 // network returns the network that a path names.
 func (a *API) network(name string) (*network, error) {
-	configured, n, err := a.networks.Find(name, "chain data of ")
+	_, n, err := a.networks.Find(name, "chain data of ")
 	if err != nil {
 		return nil, err
 	}
 	if n.Needs != "" {
 		return nil, reply.Lacking(nil, "chain data of %s is not indexed: %s", name, n.Needs)
 	}
-	found, err := newNetwork(configured, n)
+	found, err := newNetwork(name, n)
 	if err != nil {
-		return nil, apierr.Internal(fmt.Errorf("network %q: %w", configured, err))
+		return nil, apierr.Internal(fmt.Errorf("network %q: %w", name, err))
 	}
 	return found, nil
 }

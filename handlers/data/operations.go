@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"net/http"
 	"slices"
 
 	"quorate/handlers/operation"
@@ -19,17 +20,27 @@ var (
 	blockchainID = query.Parameter{
 		Name: "blockchainId", Description: "`p-chain`, `x-chain`, `c-chain` or the blockchain's ID. UTXOs and balances are served for all three, stakes for the P-Chain, vertices for the X-Chain.", Example: "p-chain",
 	}
-	addresses = query.Parameter{
+	onlyXChain = query.Parameter{Name: "blockchainId", Description: "`x-chain` or the X-Chain's ID.", Example: "x-chain"}
+	addresses  = query.Parameter{
 		Name: "addresses", Kind: query.Commas, Required: true, Item: "address",
 		Description: "Bech32 addresses with or without `P-`, `X-` or `C-` in front, separated by commas.",
 		Example:     "fuji1l8nkl3dhl4t5jd3kfvqnqc2trhm6t2fnw5lnlp",
 	}
 	pageSize = query.PageSize(100, 10)
+	// outputFilters are those of lists of outputs besides the addresses.
+	outputFilters = []query.Parameter{
+		query.PageToken, pageSize,
+		{Name: "assetId", Description: "Only this asset; on the X-Chain alone."},
+		{Name: "minUtxoAmount", Kind: query.Number, Default: "0", Description: "Only outputs of at least this amount, in the asset's smallest unit."},
+		{Name: "includeSpent", Kind: query.Boolean, Default: "false"},
+		{Name: "sortBy", OneOf: []string{"timestamp", "amount"}, Default: "timestamp"},
+		sortOrder,
+	}
 )
 
 // Operations returns the operations on the primary network.
 func (a *API) Operations() []operation.Operation {
-	return slices.Concat(a.networkOperations(), a.registryOperations(), a.addressOperations())
+	return slices.Concat(a.networkOperations(), a.registryOperations(), a.addressOperations(), a.blockOperations(), a.transactionOperations(), a.assetOperations(), a.presenceOperations())
 }
 
 func (a *API) networkOperations() []operation.Operation {
@@ -74,6 +85,23 @@ func (a *API) networkOperations() []operation.Operation {
 			Returns: "A page of vertices.", Schema: "VertexPage",
 			Handle: a.serve(a.listVertices),
 		},
+		{
+			ID: "listLatestXChainVertices", Path: "/v1/networks/{network}/blockchains/{blockchainId}/vertices", Tag: tag,
+			Summary:    "Latest vertices of the X-Chain",
+			Order:      "index, highest first",
+			Index:      "vertices",
+			Parameters: []query.Parameter{networkName, onlyXChain, query.PageToken, pageSize},
+			Returns:    "A page of vertices.", Schema: "VertexPage",
+			Handle: a.serve(a.latestVertices),
+		},
+		{
+			ID: "getVertexByHash", Path: "/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", Tag: tag,
+			Summary:    "A vertex of the X-Chain",
+			Index:      "vertices",
+			Parameters: []query.Parameter{networkName, onlyXChain, {Name: "vertexHash", Description: "The ID of the vertex."}},
+			Returns:    "The vertex.", Schema: "Vertex",
+			Handle: a.serve(a.getVertex),
+		},
 	}
 }
 
@@ -98,29 +126,29 @@ func (a *API) addressOperations() []operation.Operation {
 			Description: "Outputs made on the chain or destined to it that the addresses own. Stakes are shown, with `staked` true, until their time is over.",
 			Order:       "`sortBy`, then UTXO ID, by default descending",
 			Index:       "ledger",
-			Parameters: []query.Parameter{
-				networkName, blockchainID, addresses, query.PageToken, pageSize,
-				{Name: "assetId", Description: "Only this asset; on the X-Chain alone."},
-				{Name: "minUtxoAmount", Kind: query.Number, Default: "0", Description: "Only outputs of at least this amount, in the asset's smallest unit."},
-				{Name: "includeSpent", Kind: query.Boolean, Default: "false"},
-				{Name: "sortBy", OneOf: []string{"timestamp", "amount"}, Default: "timestamp"},
-				sortOrder,
-			},
-			Returns: "A page of outputs.", Schema: "UtxoPage", Partial: true,
+			Parameters:  append([]query.Parameter{networkName, blockchainID, addresses}, outputFilters...),
+			Returns:     "A page of outputs.", Schema: "UtxoPage", Partial: true,
 			Handle: a.serve(a.listUTXOs),
+		},
+		{
+			ID: "listUtxosOfBody", Method: http.MethodPost, Path: "/v1/networks/{network}/blockchains/{blockchainId}/utxos", Tag: tag,
+			Summary:     "Outputs of addresses in the body",
+			Description: "The same list; the addresses do not have to fit a URL.",
+			Order:       "`sortBy`, then UTXO ID, by default descending",
+			Index:       "ledger",
+			Parameters:  append([]query.Parameter{networkName, blockchainID}, outputFilters...),
+			Body:        "PrimaryNetworkAddresses",
+			Returns:     "A page of outputs.", Schema: "UtxoPage", Partial: true,
+			Handle: a.serve(a.listUTXOsOfBody),
 		},
 		{
 			ID: "listStakingTransactions", Path: "/v1/networks/{network}/blockchains/{blockchainId}/transactions:listStaking", Tag: tag,
 			Summary:     "Staking transactions of addresses",
-			Description: "Transactions of the P-Chain whose stake lasts, of which one of the addresses owns a consumed or made output.",
+			Description: "Transactions of the P-Chain whose stake lasts and that consume or create an output of one of the addresses.",
 			Order:       "time of the block, by default newest first",
 			Index:       "ledger",
 			Parameters: []query.Parameter{
-				networkName, blockchainID, addresses,
-				{Name: "txTypes", Kind: query.Array, OneOf: filterKinds, Item: "type of transaction", Description: "Only these; repeat the parameter or separate by commas."},
-				{Name: "startTimestamp", Kind: query.Integer, Description: "Only blocks after this second."},
-				{Name: "endTimestamp", Kind: query.Integer, Description: "Only blocks before this second."},
-				query.PageToken, pageSize, sortOrder,
+				networkName, blockchainID, addresses, txTypes, startTime, endTime, query.PageToken, pageSize, sortOrder,
 			},
 			Returns: "A page of transactions.", Schema: "StakingTransactionPage",
 			Handle: a.serve(a.listStaking),

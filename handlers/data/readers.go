@@ -22,6 +22,12 @@ type Ledger interface {
 	Balances(ctx context.Context, chainID ids.ID, addresses []ids.ShortID, at time.Time) (balances []ledger.Balance, now time.Time, err error)
 	ActiveStakings(ctx context.Context, q ledger.StakingQuery) (*ledger.StakingPage, error)
 	Delegations(ctx context.Context, q ledger.DelegationQuery) (*ledger.DelegationPage, error)
+	// Outputs returns outputs by ID, nil for unknown ones.
+	Outputs(ctx context.Context, outputIDs []ids.ID) ([]*ledger.Output, error)
+	// Presence returns the chains on which each address has had outputs.
+	Presence(ctx context.Context, chainIDs []ids.ID, addresses []ids.ShortID) ([][]ids.ID, error)
+	// Staking returns a staking transaction, nil if none has the ID.
+	Staking(ctx context.Context, txID ids.ID) (*ledger.Staking, error)
 	// Assets returns the known assets, nil for unknown ones.
 	Assets(ctx context.Context, assetIDs []ids.ID) ([]*chain.Asset, error)
 }
@@ -71,6 +77,10 @@ var _ Uptimes = (*uptime.Cache)(nil)
 // is incomplete. The rules of Ledger apply.
 type Vertices interface {
 	Vertices(ctx context.Context, q VertexQuery) (*VertexPage, error)
+	// Vertex returns the vertex with an ID, nil if there is none.
+	Vertex(ctx context.Context, id ids.ID) (*Vertex, error)
+	// Latest returns vertices with an index below a bound (nil: all), the highest first, and whether others follow.
+	Latest(ctx context.Context, limit int, below *uint64) (page []Vertex, more bool, err error)
 }
 
 // Times returns the times of X-Chain vertices and of their transactions, by ID, which are not on the chain. It returns

@@ -72,16 +72,7 @@ func (a *API) listStaking(ctx context.Context, r operation.Request, n *network) 
 	}
 	q := r.Query
 	want := ledger.StakingQuery{Addresses: n.addresses(q, "addresses"), Kinds: kinds(q)}
-	after, before := q.Optional("startTimestamp"), q.Optional("endTimestamp")
-	if after != nil {
-		want.After = moment(*after)
-	}
-	if before != nil {
-		want.Before = moment(*before)
-	}
-	if after != nil && before != nil && *after > *before {
-		q.Fail("startTimestamp", "it is after endTimestamp (%d > %d)", *after, *before)
-	}
+	want.After, want.Before = timeRange(q)
 	p := a.readPaging(q, "staking", n.shown, fmt.Sprint(want.Addresses), fmt.Sprint(want.Kinds), fmt.Sprint(want.After.Unix()), fmt.Sprint(want.Before.Unix()))
 	if err := q.Err(); err != nil {
 		return err

@@ -59,6 +59,39 @@ func (s *stream) send() {
 	s.held.Reset()
 }
 
+// list sends a page of up to size elements of one field, and the token of the next page. read sends up to left elements
+// with element and returns the position after them: nil at the end of the list.
+func (s *stream) list(ctx context.Context, field string, size int, token func(next []byte) string,
+	read func(left int, element func(v any) error) (next []byte, err error),
+) error {
+	s.text(`{"` + field + `":[`)
+	sent := 0
+	element := func(v any) error {
+		if sent > 0 {
+			s.text(",")
+		}
+		sent++
+		return s.value(v)
+	}
+	var next []byte
+	for sent < size {
+		before := sent
+		var err error
+		if next, err = read(size-sent, element); err != nil {
+			return s.fail(ctx, err)
+		}
+		if next == nil || sent == before {
+			break
+		}
+	}
+	s.text("]")
+	if next != nil {
+		s.text(`,"nextPageToken":"` + token(next) + `"`)
+	}
+	s.text("}")
+	return s.end()
+}
+
 // end completes the answer.
 func (s *stream) end() error {
 	if s.send(); s.err != nil {

@@ -101,37 +101,26 @@ func (a *API) listSubnets(ctx context.Context, r operation.Request, n *network) 
 		return err
 	}
 	clientsForm := compat.Enabled(ctx)
-	w := newStream(r.Response(), a.log)
-	w.text(`{"subnets":[`)
-	for left := p.Size; left > 0; {
+	return newStream(r.Response(), a.log).list(ctx, "subnets", p.Size, p.Token, func(left int, element func(any) error) ([]byte, error) {
 		page, err := n.Subnets.List(ctx, p.ascending, min(left, subnetsAtATime), at)
 		if err != nil {
-			return w.fail(ctx, err)
+			return nil, err
 		}
 		began := genesesOf(n.Subnets, page.Subnets)
-		for i, one := range page.Subnets {
-			if left < p.Size || i > 0 {
-				w.text(",")
-			}
+		for _, one := range page.Subnets {
 			shown, err := n.subnet(ctx, one, began, clientsForm)
 			if err == nil {
-				err = w.value(shown)
+				err = element(shown)
 			}
 			if err != nil {
-				return w.fail(ctx, err)
+				return nil, err
 			}
-			left--
 		}
-		if at = page.Next; at == nil || len(page.Subnets) == 0 {
-			break
+		if at = page.Next; at == nil {
+			return nil, nil
 		}
-	}
-	w.text("]")
-	if at != nil {
-		w.text(`,"nextPageToken":"` + p.Token(at.Bytes()) + `"`)
-	}
-	w.text("}")
-	return w.end()
+		return at.Bytes(), nil
+	})
 }
 
 func (n *network) subnet(ctx context.Context, s *subnets.Subnet, began *geneses, clientsForm bool) (*subnet, error) {

@@ -11,6 +11,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 
+	"quorate/handlers/cb58"
+	"quorate/handlers/jsonbody"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
@@ -126,13 +128,34 @@ func (a *API) listUTXOs(ctx context.Context, r operation.Request, n *network) er
 	return reply.JSON(r, answer)
 }
 
+// listUTXOsOfBody is listUTXOs with the addresses in the body instead of the query.
+func (a *API) listUTXOsOfBody(ctx context.Context, r operation.Request, n *network) error {
+	body, err := jsonbody.Read(r)
+	if err != nil {
+		return err
+	}
+	o, err := jsonbody.Parse(body, nil, addresses.Name)
+	if err != nil {
+		return err
+	}
+	text, err := o.String(addresses.Name)
+	if err != nil {
+		return err
+	}
+	values := r.QueryParams()
+	values.Del(addresses.Name + "[]")
+	values.Set(addresses.Name, text)
+	r.Query = query.Parse(values.Encode(), append([]query.Parameter{addresses}, outputFilters...))
+	return a.listUTXOs(ctx, r, n)
+}
+
 // asset parses assetId; it returns ids.Empty if it is absent.
 func asset(q *query.Values) ids.ID {
 	text, ok := q.Text("assetId")
 	if !ok {
 		return ids.Empty
 	}
-	id, err := ids.FromString(text)
+	id, err := cb58.ID(text)
 	if err != nil || id == ids.Empty {
 		q.Fail("assetId", "must be the ID of an asset, as cb58")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/cb58"
 	"quorate/handlers/compat"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
@@ -102,7 +103,7 @@ func (a *API) listValidators(ctx context.Context, r operation.Request, n *networ
 	q := r.Query
 	want := registry.Query{Status: registry.Status(q.OneOf(validationStatus.Name)), Sort: sorts[q.OneOf(validatorSort.Name)]}
 	for _, text := range q.List(nodeNames.Name) {
-		if id, err := ids.NodeIDFromString(text); err == nil {
+		if id, err := cb58.NodeID(text); err == nil {
 			want.NodeIDs = append(want.NodeIDs, id)
 		} else {
 			want.Names = append(want.Names, text)
@@ -130,7 +131,7 @@ func (a *API) listValidators(ctx context.Context, r operation.Request, n *networ
 
 // getValidator is GET /v1/networks/{network}/validators/{nodeId}.
 func (a *API) getValidator(ctx context.Context, r operation.Request, n *network) error {
-	id, err := ids.NodeIDFromString(r.Param(nodeID.Name))
+	id, err := cb58.NodeID(r.Param(nodeID.Name))
 	if err != nil {
 		return apierr.BadRequest("nodeId: %q is no node ID; they begin with NodeID-", apierr.Excerpt(r.Param(nodeID.Name)))
 	}
@@ -286,7 +287,7 @@ func optionalID(q *query.Values, name string) *ids.ID {
 	if !ok {
 		return nil
 	}
-	id, err := ids.FromString(text)
+	id, err := cb58.ID(text)
 	if err != nil {
 		q.Fail(name, "%q is no ID; check it for typing errors", apierr.Excerpt(text))
 		return nil

@@ -3,11 +3,13 @@ package data
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/handlers/apierr"
 	"quorate/handlers/operation"
 	"quorate/handlers/reply"
 )
@@ -41,24 +43,42 @@ func (a *API) listVertices(ctx context.Context, r operation.Request, n *network)
 	// The progress of the X-Chain's blocks does not matter, because all vertices precede them. The reader knows
 	// whether its vertices are complete.
 	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: height, Ascending: p.ascending, Limit: p.Size, After: p.After})
-	if errors.Is(err, ErrCatchingUp) {
-		err = cmp.Or(n.Progress(b.id).Halted("the "+b.name), err)
-	}
 	if err != nil {
+		return n.vertexError(err, b)
+	}
+	answer := vertexPage{ChainInfo: n.info(b)}
+	if answer.Vertices, err = n.shownVertices(ctx, page.Vertices); err != nil {
 		return err
 	}
+	if page.Next != nil {
+		answer.NextPageToken = p.Token(page.Next)
+	}
+	return reply.JSON(r, answer)
+}
+
+// vertexPage is an answer with vertices.
+type vertexPage struct {
+	NextPageToken string    `json:"nextPageToken,omitempty"`
+	Vertices      []vertex  `json:"vertices"`
+	ChainInfo     chainInfo `json:"chainInfo"`
+}
+
+func (n *network) vertexError(err error, b blockchain) error {
+	if errors.Is(err, ErrCatchingUp) {
+		return cmp.Or(n.Progress(b.id).Halted("the "+b.name), err)
+	}
+	return err
+}
+
+func (n *network) shownVertices(ctx context.Context, all []Vertex) ([]vertex, error) {
 	when, err := n.preCortina(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	answer := struct {
-		NextPageToken string    `json:"nextPageToken,omitempty"`
-		Vertices      []vertex  `json:"vertices"`
-		ChainInfo     chainInfo `json:"chainInfo"`
-	}{Vertices: make([]vertex, len(page.Vertices)), ChainInfo: n.info(b)}
-	for i, v := range page.Vertices {
+	shown := make([]vertex, len(all))
+	for i, v := range all {
 		at, bound := when.of(v.ID)
-		answer.Vertices[i] = vertex{
+		shown[i] = vertex{
 			VertexHash:      v.ID.String(),
 			ParentHashes:    texts(v.ParentIDs),
 			VertexHeight:    v.Height,
@@ -70,10 +90,65 @@ func (a *API) listVertices(ctx context.Context, r operation.Request, n *network)
 			VertexSizeBytes: v.Size,
 		}
 	}
-	if page.Next != nil {
-		answer.NextPageToken = p.Token(page.Next)
+	return shown, nil
+}
+
+// latestVertices is GET /v1/networks/{network}/blockchains/{blockchainId}/vertices.
+func (a *API) latestVertices(ctx context.Context, r operation.Request, n *network) error {
+	b, err := n.blockchain(r, xChain)
+	if err != nil {
+		return err
+	}
+	p := a.readPages(r.Query, "vertices latest", n.shown)
+	if err := r.Query.Err(); err != nil {
+		return err
+	}
+	below, err := position(p.After, parseNumber)
+	if err != nil {
+		return err
+	}
+	if n.Vertices == nil {
+		return absent("vertices")
+	}
+	page, more, err := n.Vertices.Latest(ctx, p.Size, below)
+	if err != nil {
+		return n.vertexError(err, b)
+	}
+	answer := vertexPage{ChainInfo: n.info(b)}
+	if answer.Vertices, err = n.shownVertices(ctx, page); err != nil {
+		return err
+	}
+	if more {
+		answer.NextPageToken = p.Token(binary.BigEndian.AppendUint64(nil, page[len(page)-1].Index))
 	}
 	return reply.JSON(r, answer)
+}
+
+// getVertex is GET /v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}.
+func (a *API) getVertex(ctx context.Context, r operation.Request, n *network) error {
+	b, err := n.blockchain(r, xChain)
+	if err != nil {
+		return err
+	}
+	id, err := pathID(r, "vertexHash")
+	if err != nil {
+		return err
+	}
+	if n.Vertices == nil {
+		return absent("vertices")
+	}
+	found, err := n.Vertices.Vertex(ctx, id)
+	if err != nil {
+		return n.vertexError(err, b)
+	}
+	if found == nil {
+		return apierr.NotFound("vertexHash: the X-Chain has no vertex %s", id)
+	}
+	shown, err := n.shownVertices(ctx, []Vertex{*found})
+	if err != nil {
+		return err
+	}
+	return reply.JSON(r, shown[0])
 }
 
 // texts returns the IDs in CB58, [] if there are none.

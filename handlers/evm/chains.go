@@ -53,6 +53,9 @@ const CChain = "c-chain"
 // Chains finds the chains of all networks by their names in paths. The zero value has no chains. It is safe for
 // concurrent use.
 type Chains struct {
+	// Aliases are further names of networks, with the names in Set. They must not change.
+	Aliases map[string]string
+
 	mu       sync.RWMutex
 	networks map[string]networkChains // by network; guarded by mu; values are immutable
 }
@@ -136,7 +139,7 @@ func (c *Chains) all(network string) (chains []*Chain, starting bool, err error)
 	defer c.mu.RUnlock()
 	selected := c.networks
 	if network != "" {
-		name, one, err := networks.Fixed(c.networks).Find(network, "ICM messages of ")
+		name, one, err := networks.Fixed(c.networks).Also(c.Aliases).Find(network, "ICM messages of ")
 		if err != nil {
 			return nil, false, err
 		}

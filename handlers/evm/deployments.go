@@ -30,7 +30,7 @@ type erc20Transfer struct {
 	From     *addressParty `json:"from"`
 	To       *addressParty `json:"to"`
 	LogIndex uint32        `json:"logIndex"`
-	Value    string        `json:"value"`
+	Value    amount        `json:"value"`
 	Token    erc20Token    `json:"erc20Token"`
 }
 
@@ -42,6 +42,13 @@ type erc721Transfer struct {
 }
 
 // messageInfo appears under two names: the documented one and that of the generated clients.
+// transfers are the transfers of a transaction.
+type transfers struct {
+	ERC20   []erc20Transfer   `json:"erc20Transfers"`
+	ERC721  []erc721Transfer  `json:"erc721Transfers"`
+	ERC1155 []erc1155Transfer `json:"erc1155Transfers"`
+}
+
 type messageInfo struct {
 	InterchainMessageID string `json:"interchainMessageId,omitempty"`
 	TeleporterMessageID string `json:"teleporterMessageId,omitempty"`
@@ -55,11 +62,9 @@ var currencies = []string{"usd", "eur", "aud", "cad", "chf", "clp", "cny", "czk"
 
 // transactionDetails is a transaction with all its effects.
 type transactionDetails struct {
-	Token      networkTokenDetails   `json:"networkTokenDetails"`
-	Native     fullTransaction       `json:"nativeTransaction"`
-	ERC20      []erc20Transfer       `json:"erc20Transfers"`
-	ERC721     []erc721Transfer      `json:"erc721Transfers"`
-	ERC1155    []erc1155Transfer     `json:"erc1155Transfers"`
+	Token  networkTokenDetails `json:"networkTokenDetails"`
+	Native fullTransaction     `json:"nativeTransaction"`
+	transfers
 	Missing    []uint64              `json:"tracesMissing,omitempty"` // the first and the last block
 	Internals  []internalTransaction `json:"internalTransactions"`
 	Message    *messageInfo          `json:"interchainMessageInfo,omitempty"`
@@ -106,8 +111,13 @@ func (a *API) showDetails(ctx context.Context, r operation.Request, of *Chain, f
 		Native:    a.fullTransaction(d, tx),
 		Internals: make([]internalTransaction, len(found.Internals)),
 	}
-	if err := a.showTransfers(ctx, d, found.Transfers, &answer); err != nil {
+	known, details, err := a.believed(ctx, d, found.Transfers)
+	if err != nil {
 		return err
+	}
+	answer.ERC20, answer.ERC721, answer.ERC1155 = []erc20Transfer{}, []erc721Transfer{}, []erc1155Transfer{}
+	for i := range known {
+		d.sort(&known[i].Transfer, details[i], &answer.transfers)
 	}
 	for i := range found.Internals {
 		answer.Internals[i] = d.internal(&found.Internals[i].Frame)
@@ -121,40 +131,51 @@ func (a *API) showDetails(ctx context.Context, r operation.Request, of *Chain, f
 	return reply.JSON(r, answer)
 }
 
-// showTransfers sets the transfers of a transaction in its answer.
-func (a *API) showTransfers(ctx context.Context, d *directory, found []evm.TokenTransfer, answer *transactionDetails) error {
-	var transfers []*chain.Transfer
+// believed returns the transfers of tokens. A log may look like a transfer but come from a contract without tokens. The
+// details are nil for ERC-20.
+func (a *API) believed(ctx context.Context, d *directory, found []evm.TokenTransfer) (shown []evm.TokenTransfer, details []*nftDetails, err error) {
 	var tokens []nft
 	for i := range found {
 		t := &found[i].Transfer
-		// A log may look like a transfer but come from a contract without tokens.
 		if d.standard(t.Contract) != t.Standard {
 			continue
 		}
-		transfers = append(transfers, t)
+		shown = append(shown, found[i])
 		if t.Standard != chain.ERC20 {
 			tokens = append(tokens, moved(t))
 		}
 	}
-	details, err := a.details(ctx, d.chain, tokens)
+	known, err := a.details(ctx, d.chain, tokens)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	answer.ERC20, answer.ERC721, answer.ERC1155 = []erc20Transfer{}, []erc721Transfer{}, []erc1155Transfer{}
-	for _, t := range transfers {
-		from, to := d.party(t.From), d.party(t.To)
-		switch t.Standard {
-		case chain.ERC20:
-			answer.ERC20 = append(answer.ERC20, erc20Transfer{from, to, t.LogIndex, t.Amount.Dec(), d.erc20(t.Contract)})
-		case chain.ERC721:
-			answer.ERC721 = append(answer.ERC721, erc721Transfer{from, to, t.LogIndex, d.erc721(moved(t), nil, details[0])})
-			details = details[1:]
-		case chain.ERC1155:
-			answer.ERC1155 = append(answer.ERC1155, d.erc1155Transfer(t, details[0]))
-			details = details[1:]
+	details = make([]*nftDetails, len(shown))
+	for i := range shown {
+		if shown[i].Standard != chain.ERC20 {
+			details[i], known = known[0], known[1:]
 		}
 	}
-	return nil
+	return shown, details, nil
+}
+
+// sort adds a transfer to those of its standard.
+func (d *directory) sort(t *chain.Transfer, details *nftDetails, into *transfers) {
+	switch t.Standard {
+	case chain.ERC20:
+		into.ERC20 = append(into.ERC20, d.erc20Transfer(t))
+	case chain.ERC721:
+		into.ERC721 = append(into.ERC721, d.erc721Transfer(t, details))
+	case chain.ERC1155:
+		into.ERC1155 = append(into.ERC1155, d.erc1155Transfer(t, details))
+	}
+}
+
+func (d *directory) erc20Transfer(t *chain.Transfer) erc20Transfer {
+	return erc20Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Value: amount(t.Amount), Token: d.erc20(t.Contract)}
+}
+
+func (d *directory) erc721Transfer(t *chain.Transfer, details *nftDetails) erc721Transfer {
+	return erc721Transfer{From: d.party(t.From), To: d.party(t.To), LogIndex: t.LogIndex, Token: d.erc721(moved(t), nil, details)}
 }
 
 // shownMessage returns a Teleporter message in its documented form and in that of the generated clients.

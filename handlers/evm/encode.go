@@ -286,10 +286,84 @@ func (x *listedTransfer) appendMembers(b []byte) []byte {
 	return x.erc1155Transfer.appendMembers(b)
 }
 
+func (x *erc20Token) appendMembers(b []byte) []byte {
+	b = appendWord(append(b, `"address":`...), x.Address)
+	b = appendText(append(b, `,"name":`...), x.Name)
+	b = appendText(append(b, `,"symbol":`...), x.Symbol)
+	b = strconv.AppendUint(append(b, `,"decimals":`...), uint64(x.Decimals), 10)
+	b = appendOptional(b, `,"logoUri":`, x.LogoURI)
+	return appendWord(append(b, `,"ercType":`...), x.ERCType)
+}
+
+func (x *erc20Transfer) appendMembers(b []byte) []byte {
+	b = appendObject(append(b, `"from":`...), x.From)
+	b = appendObject(append(b, `,"to":`...), x.To)
+	b = strconv.AppendUint(append(b, `,"logIndex":`...), uint64(x.LogIndex), 10)
+	b = appendAmount(append(b, `,"value":`...), &x.Value)
+	return appendObject(append(b, `,"erc20Token":`...), &x.Token)
+}
+
+func (x *listedERC20) appendMembers(b []byte) []byte {
+	b = x.block.appendMembers(b)
+	b = append(appendHash(append(b, `,"txHash":`...), &x.TxHash), ',')
+	return x.erc20Transfer.appendMembers(b)
+}
+
+func (x *erc721Transfer) appendMembers(b []byte) []byte {
+	b = appendObject(append(b, `"from":`...), x.From)
+	b = appendObject(append(b, `,"to":`...), x.To)
+	b = strconv.AppendUint(append(b, `,"logIndex":`...), uint64(x.LogIndex), 10)
+	return appendObject(append(b, `,"erc721Token":`...), &x.Token)
+}
+
+func (x *listedERC721) appendMembers(b []byte) []byte {
+	b = x.block.appendMembers(b)
+	b = append(appendHash(append(b, `,"txHash":`...), &x.TxHash), ',')
+	return x.erc721Transfer.appendMembers(b)
+}
+
+// appendList appends a field with a list.
+func appendList[T any, P interface {
+	*T
+	member
+}](b []byte, name string, all []T) []byte {
+	list := items[T, P]{len(all), func(i int, x *T) { *x = all[i] }}
+	return list.appendTo(append(b, name...))
+}
+
+func (x *interaction) appendMembers(b []byte) []byte {
+	b = appendObject(append(b, `"nativeTransaction":`...), &x.Native)
+	b = appendList(b, `,"erc20Transfers":`, x.ERC20)
+	b = appendList(b, `,"erc721Transfers":`, x.ERC721)
+	b = appendList(b, `,"erc1155Transfers":`, x.ERC1155)
+	return appendList(b, `,"internalTransactions":`, x.Internals)
+}
+
 func (x *erc1155Balance) appendMembers(b []byte) []byte {
 	b = x.erc1155Token.appendMembers(b)
 	b = appendNumber(append(b, `,"chainId":`...), x.ChainID)
 	return appendAmount(append(b, `,"balance":`...), &x.Balance)
+}
+
+func (x *erc20Balance) appendMembers(b []byte) []byte {
+	b = x.erc20Token.appendMembers(b)
+	b = appendNumber(append(b, `,"chainId":`...), x.ChainID)
+	b = appendAmount(append(b, `,"balance":`...), &x.Balance)
+	b = appendWord(append(b, `,"balanceSource":`...), x.Source)
+	b = appendOptional(b, `,"transferSum":`, x.TransferSum)
+	return append(b, `,"tokenReputation":null`...)
+}
+
+func (x *erc721Balance) appendMembers(b []byte) []byte {
+	b = x.erc721Token.appendMembers(b)
+	return appendNumber(append(b, `,"chainId":`...), x.ChainID)
+}
+
+func (x *collectible) appendMembers(b []byte) []byte {
+	if x.fungible.ERCType != "" {
+		return x.fungible.appendMembers(b)
+	}
+	return x.unique.appendMembers(b)
 }
 
 func (x *contract) appendMembers(b []byte) []byte {

@@ -42,7 +42,12 @@ func requireAsStandard(t *testing.T, text string, n uint64) {
 		func() member { return new(nativeTransaction) },
 		func() member { return new(listedInternal) },
 		func() member { return new(listedTransfer) },
+		func() member { return new(listedERC20) },
+		func() member { return new(listedERC721) },
+		func() member { return new(interaction) },
 		func() member { return new(erc1155Balance) },
+		func() member { return new(erc20Balance) },
+		func() member { return new(erc721Balance) },
 		func() member { return new(contract) },
 		func() member { return new(erc721Token) },
 		func() member { return new(erc1155Token) },
@@ -72,7 +77,7 @@ func requireAsStandard(t *testing.T, text string, n uint64) {
 		}{text, all})
 	}
 	native := nativeBalance{Name: text, Symbol: text}
-	requireAppends(t, &balancePage{next: text, native: native}, struct {
+	requireAppends(t, &balancePage[erc1155Balance, *erc1155Balance]{next: text, native: native, name: "erc1155TokenBalances"}, struct {
 		NextPageToken string           `json:"nextPageToken,omitempty"`
 		Native        nativeBalance    `json:"nativeTokenBalance"`
 		Tokens        []erc1155Balance `json:"erc1155TokenBalances"`
@@ -92,7 +97,7 @@ var always = map[reflect.Type]bool{reflect.TypeFor[*addressParty](): true, refle
 // checked are members that hold addresses, hashes and fixed words alone.
 var checked = map[string]bool{
 	"Address": true, "OwnerAddress": true, "DeployerAddress": true, "DeployerContractAddress": true,
-	"TxStatus": true, "CallType": true, "Type": true, "ERCType": true,
+	"TxStatus": true, "CallType": true, "Type": true, "ERCType": true, "Source": true,
 }
 
 // fill sets what a value has in it, as far as wanted says so. Slices are made in any

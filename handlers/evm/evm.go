@@ -9,7 +9,8 @@
 // Indexed-From if the index does not begin with the genesis block; balances of ERC-1155 tokens are then 503, because
 // earlier transfers are unknown. If blocks lack call traces, the field tracesMissing
 // states which. Values that only the chain's node has, for example the names of contracts and the logs of transactions,
-// are requested when needed; the answer is 503 while the node is down.
+// are requested when needed; the answer is 503 while the node is down. Some operations need an optional index, and are
+// 503 with its name while it is off.
 package evm
 
 import (
@@ -101,10 +102,11 @@ func New(o Options) *API {
 	return a
 }
 
-// Codes of a 503: an index without any call traces, and one that begins after the requested block.
+// Codes of a 503: an index without any call traces, one that begins after the requested block, and one that is off.
 const (
 	codeUntraced    = "INDEX_UNTRACED"
 	codeBeginsLater = "INDEX_BEGINS_LATER"
+	codeOff         = "INDEX_OFF"
 )
 
 // balancesUnknown refuses balances that follow from transfers which the index lacks.
@@ -132,10 +134,15 @@ func Explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		var refusal *node.RPCError
 		var unknown *evm.NotDeployedError
+		var off *evm.OffError
 		switch {
 		case errors.Is(err, evm.ErrBeforeRecord):
 			e := apierr.Unavailable(err, "blockNumber: the index of this chain begins with a later block (header Indexed-From), as the node of this instance lacks earlier ones; ask for a later block, or another instance")
 			e.Code = codeBeginsLater
+			return e
+		case errors.As(err, &off):
+			e := apierr.Unavailable(err, "this instance does not index it; its operator can add %s to networks.NAME.evm_indexes", off.Index)
+			e.Code = codeOff
 			return e
 		case errors.As(err, &unknown):
 			return &apierr.Error{Status: http.StatusNotFound, Message: notDeployed(unknown), Err: err}

@@ -50,8 +50,13 @@ var (
 	pagedBy = map[string]string{
 		latest: "transactions", internals: "transactions", transfers: "transactions", balances: "erc1155TokenBalances",
 		blocks: "blocks", deployments: "contracts", tokens: "tokens",
+		erc20Balances: "erc20TokenBalances", erc721Balances: "erc721TokenBalances", collectibles: "collectibleBalances",
+		native: "transactions", erc20s: "transactions", erc721s: "transactions", interactions: "transactions",
 	}
-	operations = []string{latest, blocks, oneBlock, inBlock, transaction, internals, transfers, balances, deployment, deployments, tokens}
+	operations = []string{
+		latest, blocks, oneBlock, inBlock, transaction, internals, transfers, balances, deployment, deployments, tokens,
+		native, erc20s, erc721s, interactions, nativeBalance, erc20Balances, erc721Balances, collectibles,
+	}
 )
 
 func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
@@ -112,7 +117,7 @@ func TestMistakes(t *testing.T) {
 	var tests []mistake
 	for op := range pagedBy {
 		sizes := "1 to 100"
-		if op == balances {
+		if strings.Contains(op, "/balances:") {
 			sizes = "1 to 500"
 		}
 		for _, bad := range []string{"0", "-1", "1.5", "ten", "", "501", "18446744073709551616", "1e1", "%20", "0x10"} {
@@ -127,7 +132,9 @@ func TestMistakes(t *testing.T) {
 	}
 	tests = append(tests, mistake{latest + "&pageSize=101", "pageSize: ", ""}, mistake{tokens + "&pageSize=101", "pageSize: ", ""})
 	for _, path := range []string{
+		"/addresses/%s/transactions", "/addresses/%s/transactions:listNative", "/addresses/%s/transactions:listErc20", "/addresses/%s/transactions:listErc721",
 		"/addresses/%s/transactions:listInternals", "/addresses/%s/transactions:listErc1155", "/addresses/%s/balances:listErc1155",
+		"/addresses/%s/balances:getNative", "/addresses/%s/balances:listErc20", "/addresses/%s/balances:listErc721", "/addresses/%s/balances:listCollectibles",
 		"/contracts/%s/transactions:getDeployment", "/contracts/%s/deployments", "/nfts/collections/%s/tokens",
 	} {
 		for _, bad := range []string{
@@ -146,7 +153,7 @@ func TestMistakes(t *testing.T) {
 	for _, bad := range []string{"latest", "-1", "0x1", "1.5", "18446744073709551616", "0x", hash(1).Hex()[2:], hash(1).Hex() + "0", "%20"} {
 		tests = append(tests, mistake{base + "/blocks/" + bad, "blockId: ", "is no block"}, mistake{base + "/blocks/" + bad + "/transactions", "blockId: ", "is no block"})
 	}
-	for _, op := range []string{internals, transfers} {
+	for _, op := range []string{internals, transfers, native, erc20s, erc721s, interactions} {
 		for _, key := range []string{"startBlock", "endBlock"} {
 			for _, bad := range []string{"-1", "1.5", "", "1e3", "latest", "0x1", "18446744073709551616"} {
 				tests = append(tests, mistake{op + "&" + key + "=" + bad, key + ": must be an integer from 0 to ", ""})
@@ -160,14 +167,21 @@ func TestMistakes(t *testing.T) {
 	}
 	tests = append(tests, mistake{balances + "&blockNumber=1001", "blockNumber: the chain has no such block yet", ""})
 	for _, bad := range []string{"", "x", coin.Hex()[2:], coin.Hex() + "," + coin.Hex()} {
-		tests = append(tests, mistake{balances + "&contractAddress=" + bad, "contractAddress: ", "is no address"})
+		for _, op := range []string{balances, erc721Balances, collectibles} {
+			tests = append(tests, mistake{op + "&contractAddress=" + bad, "contractAddress: ", "is no address"})
+		}
 	}
+	for _, bad := range []string{"x", coin.Hex()[2:], coin.Hex() + "," + coin.Hex() + "0"} {
+		tests = append(tests, mistake{erc20Balances + "&contractAddresses=" + bad, "contractAddresses: ", "is no address"})
+	}
+	tests = append(tests, mistake{erc20Balances + "&filterSpamTokens=yes", "filterSpamTokens: ", ""}, mistake{erc20Balances + "&blockNumber=1001", "blockNumber: the chain has no such block yet", ""})
 	tests = append(tests, mistake{balances + "&contractAddress=" + coin.Hex() + "&contractAddress=" + coin.Hex(), "contractAddress: ", "2 times"})
 	for _, bad := range []string{"", "Success", "pending", "1", "success,failed"} {
 		tests = append(tests, mistake{latest + "&status=" + bad, "status: must be failed or success", ""})
 	}
 	tests = append(tests, mistake{latest + "&status=failed&status=failed", "status: ", "2 times"})
 	for _, bad := range []string{"", "USD", "btc", "usd,eur"} {
+		tests = append(tests, mistake{nativeBalance + "&currency=" + bad, "currency: must be usd, eur, ", ""}, mistake{erc20Balances + "&currency=" + bad, "currency: must be usd, eur, ", ""})
 		tests = append(tests, mistake{deployment + "?currency=" + bad, "currency: must be usd, eur, ", ""})
 	}
 	for _, tt := range tests {
@@ -245,7 +259,7 @@ func TestNamesOfChains(t *testing.T) {
 func TestPages(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
-	counts := map[string]int{latest: 25, blocks: 25, internals: 23, transfers: 23, balances: 24, deployments: 20, tokens: 23}
+	counts := map[string]int{latest: 25, blocks: 25, internals: 23, transfers: 23, balances: 24, deployments: 20, tokens: 23, native: 25, erc20s: 23, erc721s: 23, interactions: 25, erc20Balances: 23, erc721Balances: 23, collectibles: 47}
 	for op, member := range pagedBy {
 		var whole struct{ Items []any }
 		content := map[string]json.RawMessage{}
@@ -294,12 +308,19 @@ func TestTokensOfOtherLists(t *testing.T) {
 		return body.NextPageToken
 	}
 	others := map[string][]string{
-		latest:      {latest + "&status=success", latest + "&status=failed", strings.Replace(latest, "43113", "99999", 1)},
-		internals:   {internals + "&startBlock=0", internals + "&endBlock=0", internals + "&endBlock=1000", transfers, strings.Replace(internals, alice.Hex(), bob.Hex(), 1)},
-		transfers:   {transfers + "&startBlock=1", strings.Replace(transfers, bob.Hex(), alice.Hex(), 1)},
-		balances:    {balances + "&blockNumber=1000", balances + "&contractAddress=" + items.Hex(), strings.Replace(balances, alice.Hex(), bob.Hex(), 1)},
-		deployments: {strings.Replace(deployments, alice.Hex(), till.Hex(), 1), latest},
-		tokens:      {strings.Replace(tokens, cards.Hex(), items.Hex(), 1), strings.Replace(tokens, "43113", "99999", 1)},
+		latest:         {latest + "&status=success", latest + "&status=failed", strings.Replace(latest, "43113", "99999", 1)},
+		internals:      {internals + "&startBlock=0", internals + "&endBlock=0", internals + "&endBlock=1000", transfers, strings.Replace(internals, alice.Hex(), bob.Hex(), 1)},
+		transfers:      {transfers + "&startBlock=1", strings.Replace(transfers, bob.Hex(), alice.Hex(), 1)},
+		balances:       {balances + "&blockNumber=1000", balances + "&contractAddress=" + items.Hex(), strings.Replace(balances, alice.Hex(), bob.Hex(), 1)},
+		deployments:    {strings.Replace(deployments, alice.Hex(), till.Hex(), 1), latest},
+		erc20Balances:  {erc20Balances + "&blockNumber=1000", erc20Balances + "&contractAddresses=" + coin.Hex(), balances, erc721Balances},
+		erc721Balances: {erc721Balances + "&contractAddress=" + cards.Hex(), collectibles},
+		collectibles:   {collectibles + "&contractAddress=" + cards.Hex(), erc721Balances},
+		native:         {native + "&startBlock=0", latest, interactions, erc20s, strings.Replace(native, alice.Hex(), bob.Hex(), 1)},
+		erc20s:         {erc20s + "&endBlock=9", erc721s, transfers, strings.Replace(erc20s, alice.Hex(), bob.Hex(), 1)},
+		erc721s:        {erc20s, transfers, strings.Replace(erc721s, "43113", "99999", 1)},
+		interactions:   {interactions + "&sortOrder=asc", native, strings.Replace(interactions, alice.Hex(), bob.Hex(), 1)},
+		tokens:         {strings.Replace(tokens, cards.Hex(), items.Hex(), 1), strings.Replace(tokens, "43113", "99999", 1)},
 	}
 	for op, paths := range others {
 		mine := token(op)
@@ -324,7 +345,7 @@ func TestTokensOfOtherLists(t *testing.T) {
 func TestWhatIsAsked(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
-	for _, op := range []string{internals, strings.Replace(transfers, bob.Hex(), alice.Hex(), 1)} {
+	for _, op := range []string{internals, strings.Replace(transfers, bob.Hex(), alice.Hex(), 1), native, erc20s, erc721s, interactions} {
 		require.Equal(t, 200, apitest.Get(h, op+"&startBlock=7&endBlock=18446744073709551615").Code)
 		require.Equal(t, evm.WalletQuery{Wallet: alice, Start: ptr(uint64(7)), End: ptr(uint64(1<<64 - 1)), Limit: 10}, f.askedWallet)
 		require.Equal(t, 200, apitest.Get(h, op+"&pageSize=100").Code)
@@ -469,7 +490,7 @@ func TestIndexBeginsLater(t *testing.T) {
 	for _, op := range operations {
 		w := apitest.Get(h, op)
 		require.Equal(t, "70", w.Header().Get("Indexed-From"), op)
-		if op == balances {
+		if op == balances || op == collectibles {
 			requireError(t, w, 503, "balances of ERC-1155 tokens follow from all transfers since the genesis block")
 			require.Contains(t, w.Body.String(), `"code":"INDEX_BEGINS_LATER"`)
 			continue
@@ -582,6 +603,9 @@ func TestFailures(t *testing.T) {
 		f.err = err
 		h := fuji(t, f)
 		for _, op := range operations {
+			if op == nativeBalance {
+				continue // needs no index
+			}
 			w := apitest.Get(h, op)
 			requireError(t, w, tt.status, tt.part)
 			require.NotContains(t, w.Body.String(), "secret")

@@ -1,6 +1,7 @@
 package evm_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -88,6 +89,12 @@ func blockOf(n int) evm.BlockRef {
 type fake struct {
 	log          evm.ICMLog
 	missing      *evm.Span // what lacks call traces
+	first        uint64    // with which optional indexes begin
+	sums         []evm.TokenSum
+	reported     map[common.Address][]byte // what contracts return as the balance of alice
+	callErr      error                     // comes of calls of contracts
+	askedSums    evm.TokenSumQuery         // guarded by mu, as the next
+	askedCalls   []uint64
 	mu           sync.Mutex
 	transactions []evm.Transaction // newest first, as all lists
 	internals    []evm.Internal
@@ -173,7 +180,10 @@ func newFake() *fake {
 	for n := range 23 {
 		f.balances = append(f.balances, evm.TokenBalance{Contract: items, TokenID: *uint256.NewInt(uint64(n * n)), Amount: *uint256.NewInt(uint64(n + 1))})
 	}
-	f.balances = append(f.balances, evm.TokenBalance{Contract: common.HexToAddress("0x1100000000000000000000000000000000000000"), TokenID: *most, Amount: *most})
+	others := common.HexToAddress("0x1100000000000000000000000000000000000000")
+	f.balances = append(f.balances, evm.TokenBalance{Contract: others, TokenID: *most, Amount: *most})
+	f.contracts[others] = &evm.Contract{Address: others, Standard: chain.ERC1155}
+	f.holdFungible(23)
 	for n, c := range []common.Address{coin, cards, bare, items, till, odd, gone} {
 		d := evm.Deployment{Contract: c, TxHash: hash(20_000 - n), Deployer: alice}
 		if n%2 == 1 {
@@ -306,6 +316,13 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 	all := slices.DeleteFunc(slices.Clone(f.balances), func(b evm.TokenBalance) bool {
 		return q.Contract != nil && b.Contract != *q.Contract || q.Wallet != alice
 	})
+	if len(q.After) > 2 { // the position of a list with other tokens
+		all = slices.DeleteFunc(all, func(b evm.TokenBalance) bool {
+			id := b.TokenID.Bytes32()
+			return bytes.Compare(append(b.Contract.Bytes(), id[:]...), q.After[8:]) <= 0
+		})
+		q.After = nil
+	}
 	some, next, err := page(ctx, f, all, q.Limit, q.After)
 	return &evm.BalancePage{Balances: some, First: f.progress.From, At: blockOf(int(at)), Next: next}, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/apierr"
+	"quorate/handlers/cb58"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
@@ -319,7 +320,7 @@ func readBlockchain(q *query.Values, key string, chains []*Chain) *ids.ID {
 	case 1:
 		return &named[0]
 	case 0:
-		if id, err := ids.FromString(text); err == nil {
+		if id, err := cb58.ID(text); err == nil {
 			return &id
 		}
 		q.Fail(key, "%q is neither a blockchain ID nor the EVM chain ID of a chain that this instance indexes", apierr.Excerpt(text))

@@ -212,9 +212,18 @@ func (f *icmFeed) read(ctx context.Context, chains []*Chain, c *Chain, at evm.IC
 	if err != nil {
 		return nil, err
 	}
-	known := make([]icmMessage, 0, len(messages))
+	var selected []int
+	var known []icmMessage // of the selected
 	for i := range messages {
-		if messages[i].known() != nil {
+		sent := messages[i].known()
+		if sent != nil {
+			entries[i].Sender, entries[i].Recipient = sent.Message.Sender, sent.Message.Recipient
+		}
+		if !f.filter.selects(c.BlockchainID, &entries[i]) {
+			continue
+		}
+		selected = append(selected, i)
+		if sent != nil {
 			known = append(known, messages[i])
 		}
 	}
@@ -222,18 +231,15 @@ func (f *icmFeed) read(ctx context.Context, chains []*Chain, c *Chain, at evm.IC
 	if err != nil {
 		return nil, err
 	}
-	var events []stream.Event
-	for i := range log.Events {
+	events := make([]stream.Event, len(selected))
+	for n, i := range selected {
 		e, m := &log.Events[i], &messages[i]
 		data := icmEvent{icmStep: stepOf(icmSteps[e.Kind], c.name, e), MessageID: e.ID, Unconfirmed: entries[i].Delivered && m.unconfirmed()}
-		if sent := m.known(); sent != nil {
-			entries[i].Sender, entries[i].Recipient = sent.Message.Sender, sent.Message.Recipient
+		if m.known() != nil {
 			data.Message, shown = &shown[0], shown[1:]
 		}
 		f.at[icmChain(c.BlockchainID)] = evm.ICMPosition{Number: e.Block.Number, LogIndex: e.LogIndex + 1}
-		if f.filter.selects(c.BlockchainID, &entries[i]) {
-			events = append(events, stream.Event{Name: "step", Cursor: f.at.cursor(), Data: data})
-		}
+		events[n] = stream.Event{Name: "step", Cursor: f.at.cursor(), Data: data}
 	}
 	f.at[icmChain(c.BlockchainID)] = log.Next
 	return events, nil

@@ -42,7 +42,7 @@ type growing struct {
 	order   []ids.ID
 }
 
-// grow serves a history of which the first blocks are indexed.
+// grow serves a history whose first blocks are indexed.
 func (h *icmHistory) grow(s store.Store, o stream.Options, indexed ...ids.ID) *growing {
 	h.t.Helper()
 	g := &growing{icmHistory: h, store: s, writers: make(map[ids.ID]*evm.Projection), indexed: make(map[ids.ID]*atomic.Uint64)}

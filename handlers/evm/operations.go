@@ -6,6 +6,8 @@ import (
 
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
 )
 
 // index is the name of the index of EVM chains.
@@ -15,6 +17,12 @@ const (
 	tag         = "EVM"
 	icmTag      = "ICM messages"
 	newestFirst = "newest first"
+)
+
+// Optional indexes, as the documentation names them.
+const (
+	addressIndex = "evm: " + string(evm.AddressTransactions)
+	balanceIndex = "evm: " + string(evm.TokenBalances)
 )
 
 // ChainIDParameter declares the chain in a path.
@@ -31,12 +39,17 @@ var (
 	blockPageSize    = query.Parameter{Name: pageSize.Name, Kind: query.Integer, Max: mostPerBlock, Default: "0", Description: "Items on a page. 0 means 100."}
 	startBlock       = query.Parameter{Name: "startBlock", Kind: query.Integer, Description: "From this block on."}
 	endBlock         = query.Parameter{Name: "endBlock", Kind: query.Integer, Description: "Up to the block before this one."}
+	balancePageSize  = query.PageSize(500, 10)
+	blockNumber      = query.Parameter{Name: "blockNumber", Kind: query.Digits, Description: "After this block; the last one without it."}
+	contractAddress  = query.Parameter{Name: "contractAddress", Component: "EvmAddress", Description: "Only tokens of this contract."}
+	currency         = query.Parameter{Name: "currency", OneOf: currencies, Default: "usd", Description: "Accepted and checked. Answers have no prices."}
+	sortOrder        = query.Parameter{Name: "sortOrder", OneOf: []string{"desc", "asc"}, Default: "desc"}
 	icmNetwork       = query.Parameter{Name: "network", Description: "Only messages between chains of this network. Without it, those of all networks that the instance indexes.", Example: "fuji"}
 )
 
 // Operations returns the operations on EVM chains and on ICM messages.
 func (a *API) Operations() []operation.Operation {
-	return slices.Concat(a.chainOperations(), a.icmOperations())
+	return slices.Concat(a.chainOperations(), a.addressOperations(), a.balanceOperations(), a.icmOperations())
 }
 
 func (a *API) chainOperations() []operation.Operation {
@@ -112,9 +125,7 @@ func (a *API) chainOperations() []operation.Operation {
 			Order:       "contract, then token ID", Index: index,
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter,
-				{Name: "blockNumber", Kind: query.Digits, Description: "After this block; the last one without it."},
-				query.PageToken, query.PageSize(500, 10),
-				{Name: "contractAddress", Component: "EvmAddress", Description: "Only tokens of this contract."},
+				blockNumber, query.PageToken, balancePageSize, contractAddress,
 			},
 			Returns: "A page of balances.", Schema: "Erc1155BalancePage",
 			Handle: a.serve(a.listBalances),
@@ -126,7 +137,7 @@ func (a *API) chainOperations() []operation.Operation {
 			Index:       index,
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter,
-				{Name: "currency", OneOf: currencies, Default: "usd", Description: "Accepted and checked. Answers have no prices."},
+				currency,
 			},
 			Returns: "The transaction.", Schema: "TransactionDetails",
 			Handle: a.serve(a.getDeployment),
@@ -151,6 +162,101 @@ func (a *API) chainOperations() []operation.Operation {
 		},
 	}
 }
+
+// addressOperations are the operations that read optional indexes.
+func (a *API) addressOperations() []operation.Operation {
+	transfers := []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize, startBlock, endBlock}
+	return []operation.Operation{
+		{
+			ID: "listTransactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions", Tag: tag,
+			Summary:     "Transactions of an address with their effects on it",
+			Description: "Transactions that the address sent or received, or that have transfers or internal transactions from or to it. Only these effects are listed. A page may have fewer items than `pageSize` if their transactions have thousands of effects. Internal transactions of the blocks in `tracesMissing` are unknown." + needsAddressIndex,
+			Order:       "block and index in the block, by default newest first", Index: addressIndex,
+			Parameters: append(slices.Clip(transfers), sortOrder),
+			Returns:    "A page of transactions.", Schema: "InteractionPage",
+			Handle: a.serve(a.listInteractions),
+		},
+		{
+			ID: "listNativeTransactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listNative", Tag: tag,
+			Summary:     "Transactions from or to an address",
+			Description: "A transaction that created a contract is to the contract." + needsAddressIndex,
+			Order:       newestFirst, Index: addressIndex,
+			Parameters: transfers,
+			Returns:    "A page of transactions.", Schema: "NativeTransactionPage",
+			Handle: a.serve(a.listNative),
+		},
+		{
+			ID: "listErc20Transactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listErc20", Tag: tag,
+			Summary:     "ERC-20 transfers of a wallet",
+			Description: "Transfers from or to the wallet, mints and burns among them." + needsAddressIndex,
+			Order:       newestFirst, Index: addressIndex,
+			Parameters: transfers,
+			Returns:    "A page of transfers.", Schema: "Erc20TransferPage",
+			Handle: a.serve(a.listTokenTransfers(chain.ERC20)),
+		},
+		{
+			ID: "listErc721Transactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listErc721", Tag: tag,
+			Summary:     "ERC-721 transfers of a wallet",
+			Description: "Transfers from or to the wallet, mints and burns among them." + needsAddressIndex,
+			Order:       newestFirst, Index: addressIndex,
+			Parameters: transfers,
+			Returns:    "A page of transfers.", Schema: "Erc721TransferPage",
+			Handle: a.serve(a.listTokenTransfers(chain.ERC721)),
+		},
+	}
+}
+
+// balanceOperations are the operations on balances, but for those of ERC-1155 tokens.
+func (a *API) balanceOperations() []operation.Operation {
+	const late = " Needs the optional index `" + string(evm.TokenBalances) + "`: 503 with code `INDEX_OFF` without it. Tokens received before block `Indexed-From` are missing."
+	const native = " The native balance comes from the chain's node: 503 while the node cannot be reached."
+	return []operation.Operation{
+		{
+			ID: "getNativeBalance", Path: "/v1/chains/{chainId}/addresses/{address}/balances:getNative", Tag: tag,
+			Summary:     "Balance of the native token, now or after a block",
+			Description: "From the chain's node, after the last indexed block or the given one. Balances after old blocks need a node that keeps their state.",
+			Index:       index,
+			Parameters:  []query.Parameter{ChainIDParameter, addressParameter, blockNumber, currency},
+			Returns:     "The balance.", Schema: "NativeBalance",
+			Handle: a.serve(a.getNativeBalance),
+		},
+		{
+			ID: "listErc20Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc20", Tag: tag,
+			Summary:     "ERC-20 balances of a wallet, now or after a block",
+			Description: "Balances other than zero, as the contracts report them after the block. `transferSum` is what the transfers add up to, where that differs: such tokens change balances without transfers, or take fees. If no node can tell what a contract reports, the sum of its transfers is the balance and `balanceSource` is `transfers`. A page may have fewer items than `pageSize`, as tokens without a balance are left out." + native + late,
+			Order:       "contract", Index: balanceIndex,
+			Parameters: []query.Parameter{
+				ChainIDParameter, addressParameter, blockNumber, query.PageToken, balancePageSize,
+				{Name: "filterSpamTokens", Kind: query.Boolean, Default: "true", Description: "Accepted and checked. The reputation of tokens is not known: `tokenReputation` is null."},
+				{Name: "contractAddresses", Kind: query.Commas, Item: "address", Description: "Only these tokens, separated by commas.", Example: "0x71C7656EC7ab88b098defB751B7401B5f6d8976F"},
+				currency,
+			},
+			Returns: "A page of balances.", Schema: "Erc20BalancePage",
+			Handle: a.serve(a.listERC20Balances),
+		},
+		{
+			ID: "listErc721Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc721", Tag: tag,
+			Summary:     "ERC-721 tokens of a wallet",
+			Description: "Tokens whose last transfer was to the wallet." + native + late,
+			Order:       "contract, then token ID", Index: balanceIndex,
+			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, balancePageSize, contractAddress},
+			Returns:    "A page of tokens.", Schema: "Erc721BalancePage",
+			Handle: a.serve(a.listERC721Balances),
+		},
+		{
+			ID: "listCollectibleBalances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listCollectibles", Tag: tag,
+			Summary:     "ERC-721 and ERC-1155 tokens of a wallet",
+			Description: "503 with code `INDEX_BEGINS_LATER` if the index of the chain does not begin with the genesis block, as balances of ERC-1155 tokens follow from all transfers." + native + late,
+			Order:       "contract, then token ID", Index: balanceIndex,
+			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, balancePageSize, contractAddress},
+			Returns:    "A page of tokens.", Schema: "CollectiblePage",
+			Handle: a.serve(a.listCollectibles),
+		},
+	}
+}
+
+// needsAddressIndex ends the description of an operation that reads the index of transactions by address.
+const needsAddressIndex = " Needs the optional index `" + string(evm.AddressTransactions) + "`: 503 with code `INDEX_OFF` without it. The list begins with block `Indexed-From`."
 
 // icmFilters returns the parameters that select messages.
 func icmFilters() []query.Parameter {

@@ -25,7 +25,12 @@ type Index interface {
 	Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionPage, error)
 	Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalPage, error)
 	Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error)
+	NativeTransactions(ctx context.Context, q evm.WalletQuery) (*evm.TransactionPage, error)
+	TokenTransfers(ctx context.Context, standard chain.Standard, q evm.WalletQuery) (*evm.TransferPage, error)
+	Interactions(ctx context.Context, q evm.InteractionQuery) (*evm.InteractionPage, error)
 	Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePage, error)
+	TokenSums(ctx context.Context, q evm.TokenSumQuery) (*evm.TokenSumPage, error)
+	Holdings(ctx context.Context, q evm.HoldingQuery) (*evm.HoldingPage, error)
 	Deployment(ctx context.Context, contract common.Address) (*evm.TransactionDetails, error)
 	Deployments(ctx context.Context, q evm.DeploymentQuery) (*evm.DeploymentPage, error)
 	// Details returns the transaction with a hash, or nil if it is not indexed. whole reports that all its effects are
@@ -68,6 +73,8 @@ var _ URIs = (*contracts.Book)(nil)
 type Node interface {
 	// NativeBalance returns the balance after a block, in the smallest unit.
 	NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error)
+	// Calls executes at most node.MaxCalls calls after a block.
+	Calls(ctx context.Context, block *uint64, calls []node.EVMCall) ([]node.EVMReturn, error)
 	// BlockNumber returns the number of the block with a hash. ok is false if the node has no such block.
 	BlockNumber(ctx context.Context, hash common.Hash) (number uint64, ok bool, err error)
 	// Blocks returns up to n blocks from a height on, with call traces if traces is set.

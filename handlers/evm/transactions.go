@@ -80,13 +80,18 @@ func (a *API) listLatest(ctx context.Context, r operation.Request, of *Chain) er
 	return a.sendTransactions(ctx, r, of, p, want)
 }
 
-// sendTransactions sends a page of transactions.
+// sendTransactions reads a page of transactions and sends it.
 func (a *API) sendTransactions(ctx context.Context, r operation.Request, of *Chain, p query.Page, want evm.LatestQuery) error {
 	want.Limit, want.After = p.Size, p.After
 	found, err := of.Index.Latest(ctx, want)
 	if err != nil {
 		return err
 	}
+	return a.showTransactions(ctx, r, of, p, found)
+}
+
+// showTransactions sends a page of transactions that was read.
+func (a *API) showTransactions(ctx context.Context, r operation.Request, of *Chain, p query.Page, found *evm.TransactionPage) error {
 	parties := make([]common.Address, 0, 2*len(found.Transactions))
 	for i := range found.Transactions {
 		tx := &found.Transactions[i]

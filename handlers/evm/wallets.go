@@ -193,6 +193,12 @@ type balanceOf struct {
 	after  common.Hash // hash of a final block
 }
 
+// native returns an amount of the chain's native token in the API's format.
+func (c *Chain) native(balance *uint256.Int) nativeBalance {
+	t := &c.NativeToken
+	return nativeBalance{Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(c.ChainID), Balance: balance.Dec()}
+}
+
 // balanceRoom is the number of cached native balances, about 150 bytes each.
 const balanceRoom = 1 << 13
 
@@ -211,17 +217,23 @@ func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Addres
 }
 
 // balancePage is a page of token balances with the native balance.
-type balancePage struct {
+type balancePage[T any, P interface {
+	*T
+	member
+}] struct {
 	next   string
 	native nativeBalance
-	items[erc1155Balance, *erc1155Balance]
+	// name is the name of the field with the items.
+	name string
+	items[T, P]
 }
 
 // AppendJSON implements reply.Appender.
-func (p *balancePage) AppendJSON(b []byte) []byte {
+func (p *balancePage[T, P]) AppendJSON(b []byte) []byte {
 	b = appendNext(append(b, '{'), p.next)
 	b = appendValue(append(b, `"nativeTokenBalance":`...), p.native)
-	return append(p.appendTo(append(b, `,"erc1155TokenBalances":`...)), '}')
+	b = append(append(append(b, `,"`...), p.name...), `":`...)
+	return append(p.appendTo(b), '}')
 }
 
 // sealSize is the size of a sealed balance's seal, in bytes.
@@ -315,12 +327,8 @@ func (a *API) listBalances(ctx context.Context, r operation.Request, of *Chain) 
 	if err != nil {
 		return err
 	}
-	t, shown := of.NativeToken, a.newDirectory(of)
-	answer := &balancePage{
-		native: nativeBalance{
-			Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(of.ChainID), Balance: native.Dec(),
-		},
-	}
+	shown := a.newDirectory(of)
+	answer := &balancePage[erc1155Balance, *erc1155Balance]{native: of.native(native), name: "erc1155TokenBalances"}
 	answer.items = items[erc1155Balance, *erc1155Balance]{len(tokens), func(i int, x *erc1155Balance) {
 		*x = erc1155Balance{
 			erc1155Token: shown.erc1155(tokens[i], details[i]),

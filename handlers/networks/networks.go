@@ -45,14 +45,21 @@ func DisplayName(name string) string {
 // network once the network has opened or failed. The zero Directory has no networks. It is safe for concurrent use if
 // its function is.
 type Directory[N any] struct {
-	names []string // sorted
-	get   func(name string) (N, error)
+	names   []string // sorted
+	get     func(name string) (N, error)
+	aliases map[string]string
 }
 
 // New returns a directory of the named networks. get returns a network by its configured name, or the error for
 // clients. It must not block.
 func New[N any](names []string, get func(name string) (N, error)) Directory[N] {
-	return Directory[N]{slices.Sorted(slices.Values(names)), get}
+	return Directory[N]{names: slices.Sorted(slices.Values(names)), get: get}
+}
+
+// Also returns d with further names of networks, each with the configured name.
+func (d Directory[N]) Also(aliases map[string]string) Directory[N] {
+	d.aliases = aliases
+	return d
 }
 
 // Fixed returns a directory of networks that do not change.
@@ -72,6 +79,11 @@ func (d Directory[N]) Resolve(name string) (configured string, ok bool) {
 	for _, candidate := range []string{name, alias(name)} {
 		if slices.Contains(d.names, candidate) {
 			return candidate, true
+		}
+	}
+	for _, candidate := range []string{name, alias(name)} {
+		if configured, ok = d.aliases[candidate]; ok {
+			return configured, true
 		}
 	}
 	return "", false

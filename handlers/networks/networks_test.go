@@ -37,6 +37,20 @@ func TestFind(t *testing.T) {
 	}
 }
 
+func TestAliases(t *testing.T) {
+	d := Fixed(map[string]int{"local": 1}).Also(map[string]string{"fuji": "local"})
+	for _, name := range []string{"local", "fuji", "testnet"} {
+		configured, n, err := d.Find(name, "")
+		require.NoError(t, err, name)
+		require.Equal(t, "local", configured)
+		require.Equal(t, 1, n)
+	}
+	_, _, err := d.Find("mainnet", "")
+	require.ErrorContains(t, err, "mainnet is not served here; this instance serves local")
+	_, _, err = d.Find("", "")
+	require.Error(t, err)
+}
+
 // A directory asks for a network anew at each lookup.
 func TestNetworkThatOpens(t *testing.T) {
 	shut := errors.New("it is starting")

@@ -38,6 +38,11 @@ func (o *Operation) document() map[string]any {
 	document := map[string]any{
 		"operationId": o.ID, "tags": []string{o.Tag}, "summary": o.Summary, "parameters": parameters, "responses": o.responses(),
 	}
+	if o.Body != "" {
+		document["requestBody"] = map[string]any{
+			"required": true, "content": map[string]any{"application/json": map[string]any{"schema": reference("schemas", o.Body)}},
+		}
+	}
 	description := o.Description
 	if o.Order != "" {
 		description = strings.TrimSpace(description + "\n\nOrder: " + o.Order + ".")

@@ -32,6 +32,8 @@ type Operation struct {
 	Index string
 	// Parameters are those of the path, in its order, and those of the query.
 	Parameters []query.Parameter
+	// Body names the schema of the request's body in openapi.yaml. It is empty if there is none.
+	Body string
 	// Returns describes the answer, Schema names its schema in openapi.yaml.
 	Returns, Schema string
 	// Partial reports that the answer may leave out what other chains have, and then has the header Indexed-Without.

@@ -92,9 +92,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	l := guarded(t, Options{Connections: 8, PerAddress: 4, Metrics: metrics})
-	busy := make(chan struct{})
+	begun, busy := make(chan struct{}), make(chan struct{})
 	server := &http.Server{ConnState: l.ConnState, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
+			close(begun)
 			<-busy
 		}
 		_, _ = io.WriteString(w, "served")
@@ -121,6 +122,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	slow := dialFrom(t, "127.0.0.2", to)
 	ask(slow, "/slow")
+	<-begun // until then the connection waits for a request
 	for range 3 {
 		idle := dialFrom(t, "127.0.0.2", to)
 		ask(idle, "/")

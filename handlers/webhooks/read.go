@@ -35,37 +35,48 @@ func (a *API) readCreate(c echo.Context) (w webhook.Webhook, err error) {
 	switch {
 	case err != nil:
 		return w, err
-	case kind == "validator_activity" || kind == "primary_network_address_activity":
-		return w, apierr.BadRequest("eventType: %s is not offered here; use %s", kind, webhook.AddressActivity)
-	case kind != string(webhook.AddressActivity):
-		return w, apierr.BadRequest("eventType: must be %s, got %q", webhook.AddressActivity, apierr.Excerpt(kind))
-	case o.Has("network"):
-		return w, apierr.BadRequest("network: webhooks for %s have none; name the chain with chainId", webhook.AddressActivity)
+	case kind == "primary_network_address_activity":
+		return w, apierr.BadRequest("eventType: %s is not offered here; use %s or %s", kind, webhook.AddressActivity, webhook.ValidatorActivity)
+	case kind != string(webhook.AddressActivity) && kind != string(webhook.ValidatorActivity):
+		return w, apierr.BadRequest("eventType: must be %s or %s, got %q", webhook.AddressActivity, webhook.ValidatorActivity, apierr.Excerpt(kind))
 	}
-	w.EventType = webhook.AddressActivity
+	w.EventType = webhook.EventType(kind)
 	if err := readTexts(o, &w); err != nil {
 		return w, err
 	}
 	if w.URL == "" {
 		return w, apierr.BadRequest("url is missing; name the http or https URL that takes the messages")
 	}
-	if err := readMetadata(o, &w); err != nil {
-		return w, err
+	if w.EventType == webhook.ValidatorActivity {
+		err = a.readValidatorActivity(o, &w)
+	} else {
+		err = a.readAddressActivity(o, &w)
+	}
+	return w, err
+}
+
+// readAddressActivity sets what a webhook for the transactions of an EVM chain watches.
+func (a *API) readAddressActivity(o jsonbody.Object, w *webhook.Webhook) error {
+	if o.Has("network") {
+		return apierr.BadRequest("network: webhooks for %s have none; name the chain with chainId", webhook.AddressActivity)
+	}
+	if err := readMetadata(o, w); err != nil {
+		return err
 	}
 	name, err := o.String("chainId")
 	switch {
 	case err != nil:
-		return w, err
+		return err
 	case name == "":
-		return w, apierr.BadRequest("chainId is missing; name an EVM chain by its chain ID or blockchain ID")
+		return apierr.BadRequest("chainId is missing; name an EVM chain by its chain ID or blockchain ID")
 	}
 	chain, err := a.chains.Find(name)
 	if err != nil {
-		return w, err
+		return err
 	}
 	w.Chain, w.ChainID = webhook.EVMChain(chain.BlockchainID.String()), strconv.FormatUint(chain.ChainID, 10)
 	w.From, err = begin(chain)
-	return w, err
+	return err
 }
 
 // readTexts sets the fields that a webhook can be created with and changed to. Absent fields stay as they are.
@@ -190,6 +201,11 @@ func (a *API) readUpdate(c echo.Context) (func(*webhook.Webhook) error, error) {
 		return nil, err
 	}
 	return func(w *webhook.Webhook) error {
+		if w.Validators != nil {
+			if err := refuseIncludes(o); err != nil {
+				return err
+			}
+		}
 		if err := readTexts(o, w); err != nil {
 			return err
 		}

@@ -22,7 +22,9 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/handlers/apierr"
+	"quorate/handlers/data"
 	"quorate/handlers/evm"
+	"quorate/handlers/networks"
 	"quorate/handlers/query"
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
@@ -35,6 +37,8 @@ type Options struct {
 	Book *webhook.Book
 	// Chains are the EVM chains that webhooks may watch.
 	Chains *evm.Chains
+	// Networks are the networks whose validators webhooks may watch.
+	Networks networks.Directory[data.Network]
 	// Guard knows the API keys; nil means that there are none.
 	Guard *access.Guard
 	// Key authenticates page tokens; see package page.
@@ -45,16 +49,17 @@ type Options struct {
 
 // API serves the operations. It is safe for concurrent use.
 type API struct {
-	book    *webhook.Book
-	chains  *evm.Chains
-	guard   *access.Guard
-	key     []byte
-	timeout time.Duration
+	book     *webhook.Book
+	chains   *evm.Chains
+	networks networks.Directory[data.Network]
+	guard    *access.Guard
+	key      []byte
+	timeout  time.Duration
 }
 
 // New returns an API.
 func New(o Options) *API {
-	return &API{book: o.Book, chains: o.Chains, guard: o.Guard, key: page.KeyOr(o.Key), timeout: cmp.Or(o.Timeout, 30*time.Second)}
+	return &API{book: o.Book, chains: o.Chains, networks: o.Networks, guard: o.Guard, key: page.KeyOr(o.Key), timeout: cmp.Or(o.Timeout, 30*time.Second)}
 }
 
 // operation handles a request of an owner.
@@ -116,17 +121,19 @@ func explain(err error) error {
 
 // shown is a webhook in answers.
 type shown struct {
-	ID               string   `json:"id"`
-	URL              string   `json:"url"`
-	ChainID          string   `json:"chainId"`
-	Status           string   `json:"status"`
-	CreatedAt        int64    `json:"createdAt"`
-	Name             string   `json:"name"`
-	Description      string   `json:"description"`
-	EventType        string   `json:"eventType"`
-	Metadata         metadata `json:"metadata"`
-	IncludeInternals bool     `json:"includeInternalTxs"`
-	IncludeLogs      bool     `json:"includeLogs"`
+	ID          string `json:"id"`
+	URL         string `json:"url"`
+	ChainID     string `json:"chainId"`
+	Status      string `json:"status"`
+	CreatedAt   int64  `json:"createdAt"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	EventType   string `json:"eventType"`
+	// Network is set for webhooks that watch validators, the last two fields for others.
+	Network          string `json:"network,omitempty"`
+	Metadata         any    `json:"metadata"`
+	IncludeInternals *bool  `json:"includeInternalTxs,omitempty"`
+	IncludeLogs      *bool  `json:"includeLogs,omitempty"`
 }
 
 type metadata struct {
@@ -142,8 +149,13 @@ const (
 func show(w *webhook.Webhook) shown {
 	s := shown{
 		ID: w.ID, URL: w.URL, ChainID: w.ChainID, Status: inactive, CreatedAt: w.Created, Name: w.Name, Description: w.Description,
-		EventType: string(w.EventType), IncludeInternals: w.IncludeInternals, IncludeLogs: w.IncludeLogs,
-		Metadata: metadata{w.EventSignatures, append([]string{}, w.Addresses...)},
+		EventType: string(w.EventType), Network: w.Network,
+	}
+	if w.Validators != nil {
+		s.Metadata = showFilter(w.Validators)
+	} else {
+		s.Metadata = metadata{w.EventSignatures, append([]string{}, w.Addresses...)}
+		s.IncludeInternals, s.IncludeLogs = &w.IncludeInternals, &w.IncludeLogs
 	}
 	if w.Active {
 		s.Status = active
@@ -239,13 +251,28 @@ func (a *API) activate(w *webhook.Webhook) error {
 	if w.Active {
 		return nil
 	}
-	chain, err := a.chains.Find(strings.TrimPrefix(w.Chain, webhook.EVMChain("")))
+	from, err := a.begin(w)
 	if err != nil {
 		return err
 	}
-	w.Active = true
-	w.From, err = begin(chain)
-	return err
+	w.Active, w.From = true, from
+	return nil
+}
+
+// begin returns the first block that a webhook reports from now on.
+func (a *API) begin(w *webhook.Webhook) (uint64, error) {
+	if w.Validators != nil {
+		_, n, err := a.networks.Find(w.Network, "the validators of ")
+		if err != nil {
+			return 0, err
+		}
+		return beginValidators(&n)
+	}
+	chain, err := a.chains.Find(strings.TrimPrefix(w.Chain, webhook.EVMChain("")))
+	if err != nil {
+		return 0, err
+	}
+	return begin(chain)
 }
 
 // begin returns the first block that a new webhook reports. The index must have caught up: before, the webhook would
@@ -314,6 +341,9 @@ func (a *API) addAddresses(ctx context.Context, c echo.Context, owner string) er
 		return err
 	}
 	return a.change(ctx, c, owner, func(w *webhook.Webhook) error {
+		if err := hasAddresses(w); err != nil {
+			return err
+		}
 		w.Addresses = distinct(append(w.Addresses, added...))
 		if n := len(w.Addresses); n > webhook.MaxAddresses {
 			return apierr.BadRequest("addresses: the webhook would have %d; it may have %d", n, webhook.MaxAddresses)
@@ -328,9 +358,20 @@ func (a *API) removeAddresses(ctx context.Context, c echo.Context, owner string)
 		return err
 	}
 	return a.change(ctx, c, owner, func(w *webhook.Webhook) error {
+		if err := hasAddresses(w); err != nil {
+			return err
+		}
 		w.Addresses = slices.DeleteFunc(w.Addresses, func(address string) bool { return slices.Contains(removed, address) })
 		return nil
 	})
+}
+
+// hasAddresses returns an error if a webhook watches something else.
+func hasAddresses(w *webhook.Webhook) error {
+	if w.EventType == webhook.AddressActivity {
+		return nil
+	}
+	return apierr.BadRequest("id: this webhook is for %s and has no addresses; create another one to watch another node or subnet", w.EventType)
 }
 
 // distinct removes repeated texts and preserves the order.

@@ -17,14 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers"
 	"quorate/handlers/access"
 	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
+	"quorate/handlers/data"
 	"quorate/handlers/docs/conform"
 	"quorate/handlers/evm"
+	"quorate/handlers/networks"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	index "quorate/internal/index/evm"
@@ -40,19 +43,26 @@ type api struct {
 	*echo.Echo
 	book     *webhook.Book
 	progress *reply.Progress
+	registry *reply.Progress // of the validators of fuji
 }
 
 func newAPI(t *testing.T, guard *access.Guard) api {
 	t.Helper()
 	s := store.NewMemory()
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	a := api{book: webhook.NewBook(s, 3), progress: &reply.Progress{Height: 100, CaughtUp: true}}
+	a := api{book: webhook.NewBook(s, 3), progress: &reply.Progress{Height: 100, CaughtUp: true}, registry: &reply.Progress{Height: 7, CaughtUp: true}}
 	chains, err := evm.NewChains([]evm.Chain{{
 		ChainID: 43113, BlockchainID: ids.ID{1}, Primary: true, Progress: func() reply.Progress { return *a.progress },
 		Index: (*index.Index)(nil), Contracts: (*contracts.Book)(nil), URIs: (*contracts.Book)(nil), Node: (*node.EVM)(nil), // not read
 	}}, false)
 	require.NoError(t, err)
-	a.Echo, err = handlers.New(handlers.Options{EVM: evm.Options{Chains: chains}, Webhooks: a.book, Access: guard})
+	a.Echo, err = handlers.New(handlers.Options{
+		EVM: evm.Options{Chains: chains}, Webhooks: a.book, Access: guard,
+		Data: networks.Fixed(map[string]data.Network{"fuji": {
+			NetworkID: constants.FujiID, XChainID: ids.ID{2}, CChainID: ids.ID{1}, AVAXAssetID: ids.ID{3},
+			Progress: func(ids.ID) data.Progress { return data.Progress{} }, RegistryProgress: func() data.Progress { return *a.registry },
+		}}),
+	})
 	require.NoError(t, err)
 	conform.Watch(t, a.Echo)
 	return a
@@ -154,7 +164,8 @@ func TestInvalidRequests(t *testing.T) {
 	require.Equal(t, 201, a.do(http.MethodPost, "/v1/webhooks", valid).Code)
 	many := strings.Repeat(`"`+one+`",`, webhook.MaxAddresses) + `"` + two + `"`
 	for _, c := range []struct{ old, replacement, message string }{
-		{`"address_activity"`, `"validator_activity"`, "eventType: validator_activity is not offered"},
+		{`"address_activity"`, `"validator_activity"`, "chainId: webhooks for validator_activity have none"},
+		{`"address_activity"`, `"primary_network_address_activity"`, "eventType: primary_network_address_activity is not offered"},
 		{`"address_activity"`, `"x"`, "eventType: must be"},
 		{`"address_activity"`, `7`, "eventType must be a string"},
 		{`"https://example.org"`, `""`, "url: must be"},

@@ -145,7 +145,7 @@ func wellConnected(n *network.Network, subnets []ids.ID) bool {
 	return true
 }
 
-// chainProbes are what is asked of each node of an EVM chain, in order.
+// chainProbes are the questions to each node of an EVM chain, in order.
 var chainProbes = []probe{
 	{"answers", always, "Check the URL and that the node is running.", askChainID},
 	{"logs", better, "Name a node that offers eth_getLogs: signing ahead of requests needs it.", askChainLogs},

@@ -105,7 +105,7 @@ type broken struct{ text string }
 
 func (b broken) Error() string { return b.text }
 
-// nodeProbes are what is asked of each node, in order.
+// nodeProbes are the questions to each node, in order.
 var nodeProbes = []probe{
 	{"answers", always, "Check the URL and that the node is running.", askIdentity},
 	{"bootstrapped", better, "Wait until the node has bootstrapped, or name another one.", askBootstrapped},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"quorate/aggregator"
@@ -54,7 +53,7 @@ type networks struct {
 func newNetworks(p *process) (*networks, error) {
 	n := &networks{
 		process: p, names: slices.Sorted(maps.Keys(p.config.Networks)),
-		entries: make(map[string]*entry), evm: new(handler.Chains), ids: make(map[string]uint32),
+		entries: make(map[string]*entry), evm: &handler.Chains{Aliases: p.options.Aliases}, ids: make(map[string]uint32),
 		calls: upstream.NewCalls(p.registry),
 	}
 	for _, name := range n.names {
@@ -129,7 +128,7 @@ func (n *networks) run(ctx, life context.Context, name string, s *surface) error
 	if estimate := p.config.Networks[name].Estimate(opened.ID).Text; estimate != "" && p.config.Role.Records() {
 		log.Info("indexing more than signing needs; set record to l1 to avoid it", slog.String("record", p.config.Networks[name].Record), slog.String("estimate", estimate))
 	}
-	if err := n.open(opened, s.tracer()); err != nil {
+	if err := n.open(opened, s); err != nil {
 		return err
 	}
 	g, life := errgroup.WithContext(life)
@@ -256,8 +255,8 @@ func (n *networks) serve(name string, api *nodeapi.API) {
 	n.change(name, func(s *entryState) { s.api, s.waiting = api, nil })
 }
 
-// open makes a network available to requests. tracer may be nil.
-func (n *networks) open(opened *network.Network, tracer trace.Tracer) error {
+// open makes a network available to requests.
+func (n *networks) open(opened *network.Network, on *surface) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e := n.entries[opened.Name]
@@ -266,7 +265,8 @@ func (n *networks) open(opened *network.Network, tracer trace.Tracer) error {
 		NetworkID: opened.ID, Signer: signer{opened.Signer, opened}, Deliveries: opened.Deliveries,
 		Ready: e.ready, SubnetReady: e.subnetReady, Stream: n.process.kept.Archive.Stream(opened.ID), Changes: opened.Changes,
 	}
-	if tracer != nil {
+	s.signing.Signer = on.console.Signer(opened.Name, s.signing.Signer)
+	if tracer := on.tracer(); tracer != nil {
 		s.signing.Signer = tracing.NewSigner(s.signing.Signer, opened.Name, tracer)
 	}
 	return n.update(e, s)
@@ -305,7 +305,7 @@ func (n *networks) fail(name string, err error) {
 
 // forSigning finds networks for the signing operations.
 func (n *networks) forSigning() lookup.Directory[handlers.Network] {
-	return lookup.New(n.names, func(name string) (handlers.Network, error) { return n.entries[name].state.Load().signing, nil })
+	return lookup.New(n.names, func(name string) (handlers.Network, error) { return n.entries[name].state.Load().signing, nil }).Also(n.process.options.Aliases)
 }
 
 // forData finds the indexed data of networks.
@@ -319,7 +319,7 @@ func (n *networks) forData() lookup.Directory[data.Network] {
 		default:
 			return *s.data, nil
 		}
-	})
+	}).Also(n.process.options.Aliases)
 }
 
 // operators returns the networks for the private surface, by name.

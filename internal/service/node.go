@@ -19,7 +19,7 @@ type nodeSurface struct {
 
 // nodeAPIs finds the node APIs of networks.
 func (n *networks) nodeAPIs() lookup.Directory[*entry] {
-	return lookup.New(n.names, func(name string) (*entry, error) { return n.entries[name], nil })
+	return lookup.New(n.names, func(name string) (*entry, error) { return n.entries[name], nil }).Also(n.process.options.Aliases)
 }
 
 // ServeHTTP implements http.Handler.

@@ -38,7 +38,7 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	promauto.With(p.registry).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "quorate_build_info", Help: "Always 1. The labels say what the program was built from.",
-	}, []string{"version", "go"}).WithLabelValues(o.Version, runtime.Version()).Set(1)
+	}, []string{"version", "commit", "go"}).WithLabelValues(o.Version, o.Commit, runtime.Version()).Set(1)
 	defer func() {
 		if err != nil {
 			_ = p.close() // the first error says why

@@ -25,10 +25,12 @@ type Addresses struct{ Public, Private net.Addr }
 type Options struct {
 	// Config must have been checked.
 	Config config.Config
-	// Version is the program's, for traces.
-	Version string
-	// Synthetic marks networks that are not the public ones of their names.
+	// Version is the program's, and Commit what it was built from.
+	Version, Commit string
+	// Synthetic marks simulated networks, whose C-Chain has no receipts.
 	Synthetic bool
+	// Aliases are further names of networks in paths, with the names that are configured.
+	Aliases map[string]string
 	// Example returns messages to try on the console; may be nil.
 	Example func(network string) ([]byte, bool)
 	// Log receives text if it is a terminal, else a JSON object a line.

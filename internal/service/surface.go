@@ -81,7 +81,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	if err = s.openAccess(ctx, &o); err != nil {
 		return s, err
 	}
-	s.console, err = console.New(console.Options{Networks: n.status, Index: n.indexed, Gatherer: p.registry, Example: p.options.Example})
+	s.console, err = console.New(console.Options{Networks: n.status, Index: n.indexed, Archive: n.archived, Validators: n.validators, Memberships: n.memberships, Gatherer: p.registry, Example: p.options.Example})
 	if err != nil {
 		return s, err
 	}
@@ -176,6 +176,10 @@ func (s *surface) serve(ctx context.Context) error {
 	watching, unwatch := context.WithCancel(ctx)
 	g.Go(func() error {
 		s.guard.Watch(watching)
+		return nil
+	})
+	g.Go(func() error {
+		s.console.Run(watching)
 		return nil
 	})
 	g.Go(func() error {

@@ -81,7 +81,7 @@ func (w *webhooks) run(ctx context.Context) {
 func (w *webhooks) source(name string) (webhook.Source, bool) {
 	id, ok := strings.CutPrefix(name, webhook.EVMChain(""))
 	if !ok {
-		return nil, false
+		return w.validators(name)
 	}
 	chain, err := w.networks.evm.Find(id)
 	if err != nil {
@@ -98,6 +98,25 @@ func (w *webhooks) source(name string) (webhook.Source, bool) {
 	}
 	w.sources[name] = webhookSource{chain, newEVMWebhooks(chain, blocks)}
 	return w.sources[name].source, true
+}
+
+// validators returns the source of events of a network's validators; false while they are not indexed.
+func (w *webhooks) validators(name string) (webhook.Source, bool) {
+	for _, e := range w.networks.entries {
+		opened := e.open()
+		if opened == nil || webhook.PChain(opened.ID) != name {
+			continue
+		}
+		index, progress, ok := opened.Registry()
+		if !ok {
+			return nil, false
+		}
+		return webhook.NewValidators(opened.ID, index, func() (uint64, bool) {
+			p := progress()
+			return p.Height, p.CaughtUp && !p.Rebuilding
+		}), true
+	}
+	return nil, false
 }
 
 // blocks returns a source of the blocks of an EVM chain; false if no open network has the chain.

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/mattn/go-isatty"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ava-labs/avalanchego/utils/logging"
 )
@@ -121,6 +122,15 @@ type levelled struct {
 
 // Enabled implements slog.Handler.
 func (h levelled) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least.Level() }
+
+// Handle implements slog.Handler. Lines of a traced request have the ID of its trace.
+func (h levelled) Handle(ctx context.Context, r slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		r = r.Clone()
+		r.AddAttrs(slog.String("trace_id", span.TraceID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
 
 // WithAttrs implements slog.Handler.
 func (h levelled) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -15,6 +15,8 @@ import (
 	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/index/primary"
+	"quorate/internal/index/registry"
 	"quorate/internal/index/vertices"
 )
 
@@ -35,23 +37,13 @@ func (n *Network) Data() (data.Network, bool) {
 	d := data.Network{NetworkID: n.ID, XChainID: g.XChainID, CChainID: g.CChainID, AVAXAssetID: g.AVAXAssetID}
 	record := chains.Ledger
 	d.Subnets = chains.Subnets
-	validators := chains.Registry
 	if n.views != nil {
-		record, d.Subnets, validators = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID), validators.On(n.views)
+		record, d.Subnets = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID)
 	}
-	d.Registry = validators
+	d.Registry, d.RegistryProgress = n.registry(chains)
 	d.Uptimes = n.uptimes
-	d.RegistryProgress = func() data.Progress {
-		p := reply.ProgressOf(chains.RegistryStatus())
-		head, err := validators.Head(context.Background())
-		if err != nil {
-			p.CaughtUp = false
-			return p
-		}
-		p.Height, p.Time = head.Height, head.Time
-		return p
-	}
 	d.Ledger = record
+	n.addArchives(&d, chains, g)
 	d.Cortina = func(ctx context.Context) (time.Time, error) {
 		begin, err := chains.XChainBegin(ctx)
 		return begin.Time, err
@@ -77,24 +69,71 @@ func (n *Network) Data() (data.Network, bool) {
 	return d, true
 }
 
+// Registry returns the index of validators and its progress. It returns false if there is none.
+func (n *Network) Registry() (*registry.Index, func() data.Progress, bool) {
+	i := n.indexed.Load()
+	if i == nil || !n.ledger || i.origin.genesis == nil {
+		return nil, nil, false
+	}
+	validators, progress := n.registry(i.chains)
+	return validators, progress, true
+}
+
+func (n *Network) registry(chains *primary.Network) (*registry.Index, func() data.Progress) {
+	validators := chains.Registry
+	if n.views != nil {
+		validators = validators.On(n.views)
+	}
+	return validators, func() data.Progress {
+		p := reply.ProgressOf(chains.RegistryStatus())
+		head, err := validators.Head(context.Background())
+		if err != nil {
+			p.CaughtUp = false
+			return p
+		}
+		p.Height, p.Time = head.Height, head.Time
+		return p
+	}
+}
+
 // vertexReader adapts the index of vertices to the Data API.
 type vertexReader struct{ record *vertices.Index }
 
 func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.VertexPage, error) {
 	found, next, err := r.record.At(ctx, q.Height, q.Ascending, q.Limit, q.After)
-	switch {
-	case errors.Is(err, vertices.ErrIncomplete):
-		return nil, fmt.Errorf("%w: %w", data.ErrCatchingUp, err)
-	case errors.Is(err, vertices.ErrPosition):
-		return nil, fmt.Errorf("%w: %w", ledger.ErrPosition, err)
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, vertexError(err)
 	}
 	page := &data.VertexPage{Next: next}
 	for _, v := range found {
-		page.Vertices = append(page.Vertices, data.Vertex{
-			ID: v.ID, ParentIDs: v.ParentIDs, Height: v.Height, Index: v.Index, TxIDs: v.TxIDs, Size: v.Size,
-		})
+		page.Vertices = append(page.Vertices, data.Vertex(v))
 	}
 	return page, nil
+}
+
+func (r vertexReader) Vertex(ctx context.Context, id ids.ID) (*data.Vertex, error) {
+	v, err := r.record.Vertex(ctx, id)
+	if err != nil || v == nil {
+		return nil, vertexError(err)
+	}
+	found := data.Vertex(*v)
+	return &found, nil
+}
+
+func (r vertexReader) Latest(ctx context.Context, limit int, below *uint64) (page []data.Vertex, more bool, err error) {
+	found, more, err := r.record.Latest(ctx, limit, below)
+	for _, v := range found {
+		page = append(page, data.Vertex(v))
+	}
+	return page, more, vertexError(err)
+}
+
+func vertexError(err error) error {
+	switch {
+	case errors.Is(err, vertices.ErrIncomplete):
+		return fmt.Errorf("%w: %w", data.ErrCatchingUp, err)
+	case errors.Is(err, vertices.ErrPosition):
+		return fmt.Errorf("%w: %w", ledger.ErrPosition, err)
+	}
+	return err
 }

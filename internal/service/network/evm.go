@@ -111,7 +111,8 @@ type evmIndexes struct {
 	slots     *index.Slots  // of the EVM indexes; nil if they are not rebuilt
 	leases    *lease.Leases // nil if no other process shares the store
 	role      config.Role
-	views     evm.Viewer // what the Data API reads from
+	optional  []evm.Optional // indexes that are on
+	views     evm.Viewer     // what the Data API reads from
 	fetcher   *metadata.Fetcher
 	// changed is called when another chain can be read.
 	changed func() error
@@ -189,7 +190,7 @@ func (x *evmIndexer) run(ctx context.Context, filling func(*evm.Filler), log *sl
 
 func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
 	r := &evmIndexes{
-		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
+		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string), absent: make(map[string]bool),
 	}
 	if o.Views != nil {
@@ -365,7 +366,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	served := evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
 	e.newIndexer = func(s store.Store) (*evmIndexer, error) {
 		source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
-		projection := evm.NewProjection(r.networkID, blockchainID).Among(len(r.chains))
+		projection := evm.NewProjection(r.networkID, blockchainID).Among(len(r.chains)).With(r.optional...)
 		// Chains of different networks and blockchains may share a chain ID.
 		chainName := name + "/" + blockchainID.String()
 		pipeline, err := index.New(index.Options[*chain.Block]{
@@ -385,7 +386,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			return nil, err
 		}
 		filler := evm.NewFiller(evm.FillerOptions{
-			Store: s, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
+			Store: s, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Optional: r.optional, Log: log,
 			Behind: func() bool { return pipeline.Status().Lag() > index.NearTip },
 		})
 		return &evmIndexer{pipeline, filler, chainName, index.Cursor(r.networkID, chainName, projection.Name())}, nil

@@ -121,7 +121,7 @@ type Options struct {
 	beside bool
 	// origin is what Open found out about the beginning of the network.
 	origin origin
-	// Synthetic marks a network that is not the public one of its name.
+	// Synthetic marks a simulated network, whose C-Chain has no receipts.
 	Synthetic bool
 	// StorePlace names Store for the operator.
 	StorePlace string
@@ -147,7 +147,7 @@ func NewClient(o Options) (*node.Client, error) {
 
 // New returns the network with an ID. It takes ownership of client.
 func New(client *node.Client, id uint32, o Options) (*Network, error) {
-	if known, ok := networks.PublicID(o.Name); ok && known != id && !o.Synthetic {
+	if known, ok := networks.PublicID(o.Name); ok && known != id {
 		o.Log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &Network{

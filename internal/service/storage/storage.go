@@ -197,17 +197,16 @@ func (m standbyMetrics) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m standbyMetrics) Collect(metrics chan<- prometheus.Metric) {
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("quorate_store_standby_"+name, help, []string{"standby"}, nil)
-	}
+	usedDesc := prometheus.NewDesc("quorate_store_standby_used", "1 for a server that is read from, 0 for one that does not answer or is too far behind.", []string{"standby"}, nil)
+	lagDesc := prometheus.NewDesc("quorate_store_standby_lag_seconds", "How far the server is behind the one that is written to.", []string{"standby"}, nil)
 	for _, s := range m.standbys.Stats() {
 		used := 0.0
 		if s.Used {
 			used = 1
 		}
-		metrics <- prometheus.MustNewConstMetric(desc("used", "1 for a server that is read from, 0 for one that does not answer or is too far behind."), prometheus.GaugeValue, used, s.Name)
+		metrics <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, used, s.Name)
 		if s.Known {
-			metrics <- prometheus.MustNewConstMetric(desc("lag_seconds", "How far the server is behind the one that is written to."), prometheus.GaugeValue, s.Lag.Seconds(), s.Name)
+			metrics <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, s.Lag.Seconds(), s.Name)
 		}
 	}
 }

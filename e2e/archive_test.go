@@ -1,0 +1,345 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/indexer"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/crypto/secp256k1"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
+	"github.com/ava-labs/avalanchego/utils/units"
+	"github.com/ava-labs/avalanchego/vms/avm"
+	xtxs "github.com/ava-labs/avalanchego/vms/avm/txs"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
+	platformblock "github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+	xbuilder "github.com/ava-labs/avalanchego/wallet/chain/x/builder"
+
+	"quorate/e2e/localnet"
+)
+
+// archivedBlock is a block in an answer of the service.
+type archivedBlock struct {
+	BlockNumber     string
+	BlockHash       ids.ID
+	ParentHash      ids.ID
+	BlockTimestamp  int64
+	BlockType       string
+	Transactions    []ids.ID
+	BlockSizeBytes  int
+	ProposerDetails *archivedEnvelope
+}
+
+type archivedEnvelope struct {
+	ProposerID           ids.ID
+	ProposerParentID     ids.ID
+	ProposerNodeID       ids.NodeID
+	ProposerPChainHeight uint64
+	ProposerTimestamp    int64
+}
+
+type archivedUTXO struct{ UtxoID ids.ID }
+
+// archivedTx is a transaction in an answer of the service.
+type archivedTx struct {
+	TxHash                      ids.ID
+	TxType                      string
+	BlockHash                   ids.ID
+	ConsumedUtxos, EmittedUtxos []archivedUTXO
+	L1ValidatorDetails          []struct {
+		ValidationID     ids.ID
+		Weight           uint64
+		RemainingBalance uint64
+	}
+}
+
+// archived returns all pages of a list of blocks or transactions.
+func archived[T any](ctx context.Context, s *service, path string, query url.Values) (all []T) {
+	s.t.Helper()
+	query.Set("pageSize", "3")
+	for {
+		var page struct {
+			Blocks, Transactions []T
+			NextPageToken        string
+		}
+		s.records(ctx, path, query, &page)
+		all = append(append(all, page.Blocks...), page.Transactions...)
+		if page.NextPageToken == "" {
+			return all
+		}
+		query.Set("pageToken", page.NextPageToken)
+	}
+}
+
+// decodedTx is a transaction as the node gives it.
+type decodedTx struct {
+	kind           string
+	consumed, made []ids.ID
+}
+
+// decodedBlock is a block as the node gives it, with its envelope.
+type decodedBlock struct {
+	archivedBlock
+	txs map[ids.ID]decodedTx
+}
+
+// TestArchive compares blocks and transactions of the P-Chain and the X-Chain with a node's.
+func TestArchive(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	program := buildService(t)
+	network := localnet.Start(t)
+	node := network.Node(0).URL
+	keys := []*secp256k1.PrivateKey{genesis.EWOQKey}
+	for range 2 {
+		key, err := secp256k1.NewPrivateKey()
+		require.NoError(t, err)
+		keys = append(keys, key)
+	}
+	history(t, ctx, node, keys)
+	p := newPChain(t, ctx, node)
+	subnetID := p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
+	v := newIdentity(t)
+	conversion := p.accepted(p.wallet.IssueConvertSubnetToL1Tx(subnetID, constants.PlatformChainID, []byte{1}, []*txs.ConvertSubnetToL1Validator{
+		{NodeID: v.nodeID.Bytes(), Weight: 100, Balance: units.Avax, Signer: *v.proof},
+	}))
+	p.accepted(p.wallet.IssueIncreaseL1ValidatorBalanceTx(subnetID.Append(0), units.MilliAvax))
+	s := startService(t, program, node)
+
+	blocks := map[string][]decodedBlock{"p-chain": platformBlocks(t, ctx, p, node), "x-chain": assetBlocks(t, ctx, node)}
+	require.Eventually(t, func() bool {
+		return s.recorded(ctx, map[string]uint64{"P": uint64(len(blocks["p-chain"]) - 1), "X": uint64(len(blocks["x-chain"]) - 1)})
+	}, 2*time.Minute, 100*time.Millisecond)
+	for chain, all := range blocks {
+		s.compareBlocks(ctx, chain, all)
+	}
+	s.compareAssets(ctx, avm.NewClient(node, "X"), blocks["x-chain"])
+	s.compareChainIDs(ctx, keys)
+	var converted archivedTx
+	s.records(ctx, "blockchains/p-chain/transactions/"+conversion.String(), nil, &converted)
+	require.Len(t, converted.L1ValidatorDetails, 1)
+	require.Equal(t, []any{subnetID.Append(0), uint64(100), units.Avax}, []any{
+		converted.L1ValidatorDetails[0].ValidationID, converted.L1ValidatorDetails[0].Weight, converted.L1ValidatorDetails[0].RemainingBalance,
+	})
+}
+
+// compareBlocks compares the lists of blocks and transactions, and each of them, with the node's.
+func (s *service) compareBlocks(ctx context.Context, chain string, want []decodedBlock) {
+	t, path := s.t, "blockchains/"+chain
+	t.Helper()
+	kinds := make(map[string]int)
+	got := archived[archivedBlock](ctx, s, path+"/blocks", url.Values{})
+	require.Len(t, got, len(want))
+	var txIDs []ids.ID
+	for i, b := range want {
+		listed := got[len(got)-1-i]
+		require.Equal(t, b.archivedBlock, listed, "%s %d", chain, i)
+		var byID archivedBlock
+		s.records(ctx, path+"/blocks/"+b.BlockHash.String(), nil, &byID)
+		require.Equal(t, b.archivedBlock, byID)
+		for _, id := range b.Transactions {
+			txIDs = append(txIDs, id)
+			var tx archivedTx
+			s.records(ctx, path+"/transactions/"+id.String(), nil, &tx)
+			require.Equal(t, []any{id, b.txs[id].kind, b.BlockHash}, []any{tx.TxHash, tx.TxType, tx.BlockHash})
+			require.ElementsMatch(t, b.txs[id].consumed, utxoIDs(tx.ConsumedUtxos), tx.TxType)
+			require.Equal(t, b.txs[id].made, utxoIDs(tx.EmittedUtxos), tx.TxType)
+			kinds[tx.TxType]++
+		}
+	}
+	var listed []ids.ID
+	for _, tx := range archived[archivedTx](ctx, s, path+"/transactions", url.Values{"sortOrder": {"asc"}}) {
+		listed = append(listed, tx.TxHash)
+	}
+	require.Equal(t, txIDs, listed)
+	require.Greater(t, len(kinds), 4)
+	t.Logf("%s: %d blocks, %d transactions are equal: %v", chain, len(want), len(txIDs), kinds)
+}
+
+func utxoIDs(all []archivedUTXO) []ids.ID {
+	var found []ids.ID
+	for _, one := range all {
+		found = append(found, one.UtxoID)
+	}
+	return found
+}
+
+// envelopes returns the proposer envelopes of a chain by the ID of the block in them.
+func envelopes(t *testing.T, ctx context.Context, node, chain string, blockID func([]byte) ids.ID) map[ids.ID]*archivedEnvelope {
+	t.Helper()
+	containers, err := indexer.NewClient(node+"/ext/index/"+chain+"/block").GetContainerRange(ctx, 0, 1024)
+	require.NoError(t, err)
+	all := make(map[ids.ID]*archivedEnvelope)
+	for _, c := range containers {
+		b, err := proposer.ParseWithoutVerification(c.Bytes)
+		if err != nil {
+			continue
+		}
+		e := &archivedEnvelope{ProposerID: c.ID, ProposerParentID: b.ParentID()}
+		if signed, ok := b.(proposer.SignedBlock); ok {
+			e.ProposerNodeID, e.ProposerPChainHeight, e.ProposerTimestamp = signed.Proposer(), signed.PChainHeight(), signed.Timestamp().Unix()
+		}
+		all[blockID(b.Block())] = e
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func platformBlocks(t *testing.T, ctx context.Context, p *pChain, node string) (all []decodedBlock) {
+	t.Helper()
+	around := envelopes(t, ctx, node, "P", func(b []byte) ids.ID {
+		parsed, err := platformblock.Parse(platformblock.Codec, b)
+		require.NoError(t, err)
+		return parsed.ID()
+	})
+	for height := range p.height(ctx) + 1 {
+		bytes, err := p.client.GetBlockByHeight(ctx, height)
+		require.NoError(t, err)
+		b, err := platformblock.Parse(platformblock.Codec, bytes)
+		require.NoError(t, err)
+		d := decodedBlock{archivedBlock: archivedBlock{
+			BlockNumber: strconv.FormatUint(height, 10), BlockHash: b.ID(), ParentHash: b.Parent(), BlockType: reflect.TypeOf(b).Elem().Name(),
+			BlockSizeBytes: len(bytes), ProposerDetails: around[b.ID()], Transactions: []ids.ID{},
+		}, txs: make(map[ids.ID]decodedTx)}
+		if timed, ok := b.(platformblock.BanffBlock); ok {
+			d.BlockTimestamp = timed.Timestamp().Unix()
+		} else {
+			require.Zero(t, height)
+			d.BlockTimestamp = int64(genesis.GetConfig(localnet.NetworkID).StartTime)
+		}
+		for _, tx := range b.Txs() {
+			d.Transactions = append(d.Transactions, tx.ID())
+			made := utxosOf(tx.UTXOs())
+			if staker, ok := tx.Unsigned.(txs.PermissionlessStaker); ok {
+				for range staker.Stake() {
+					made = append(made, (&avax.UTXOID{TxID: tx.ID(), OutputIndex: uint32(len(made))}).InputID())
+				}
+			}
+			if export, ok := tx.Unsigned.(*txs.ExportTx); ok {
+				for range export.ExportedOutputs {
+					made = append(made, (&avax.UTXOID{TxID: tx.ID(), OutputIndex: uint32(len(made))}).InputID())
+				}
+			}
+			d.txs[tx.ID()] = decodedTx{kind: reflect.TypeOf(tx.Unsigned).Elem().Name(), consumed: tx.InputIDs().List(), made: made}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func assetBlocks(t *testing.T, ctx context.Context, node string) (all []decodedBlock) {
+	t.Helper()
+	client := avm.NewClient(node, "X")
+	around := envelopes(t, ctx, node, "X", func(b []byte) ids.ID {
+		parsed, err := xbuilder.Parser.ParseBlock(b)
+		require.NoError(t, err)
+		return parsed.ID()
+	})
+	tip, err := client.GetHeight(ctx)
+	require.NoError(t, err)
+	for height := range tip + 1 {
+		bytes, err := client.GetBlockByHeight(ctx, height)
+		require.NoError(t, err)
+		b, err := xbuilder.Parser.ParseBlock(bytes)
+		require.NoError(t, err)
+		d := decodedBlock{archivedBlock: archivedBlock{
+			BlockNumber: fmt.Sprint(height), BlockHash: b.ID(), ParentHash: b.Parent(), BlockTimestamp: b.Timestamp().Unix(), BlockType: "StandardBlock",
+			BlockSizeBytes: len(bytes), ProposerDetails: around[b.ID()], Transactions: []ids.ID{},
+		}, txs: make(map[ids.ID]decodedTx)}
+		for _, tx := range b.Txs() {
+			d.Transactions = append(d.Transactions, tx.ID())
+			var consumed []ids.ID
+			for _, in := range tx.Unsigned.InputUTXOs() {
+				consumed = append(consumed, in.InputID())
+			}
+			made := utxosOf(tx.UTXOs())
+			if export, ok := tx.Unsigned.(*xtxs.ExportTx); ok {
+				for range export.ExportedOuts {
+					made = append(made, (&avax.UTXOID{TxID: tx.ID(), OutputIndex: uint32(len(made))}).InputID())
+				}
+			}
+			d.txs[tx.ID()] = decodedTx{kind: reflect.TypeOf(tx.Unsigned).Elem().Name(), consumed: consumed, made: made}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func utxosOf(all []*avax.UTXO) []ids.ID {
+	var found []ids.ID
+	for _, one := range all {
+		found = append(found, one.InputID())
+	}
+	return found
+}
+
+// compareAssets compares the assets that blocks create, and AVAX, with the node's.
+func (s *service) compareAssets(ctx context.Context, client *avm.Client, blocks []decodedBlock) {
+	t := s.t
+	t.Helper()
+	avax, err := client.GetAssetDescription(ctx, "AVAX")
+	require.NoError(t, err)
+	caps := map[ids.ID]string{avax.AssetID: "fixed"}
+	for _, b := range blocks {
+		for id, tx := range b.txs {
+			if tx.kind == "CreateAssetTx" {
+				caps[id] = "variable"
+			}
+		}
+	}
+	require.Greater(t, len(caps), 1)
+	for id, limit := range caps {
+		want, err := client.GetAssetDescription(ctx, id.String())
+		require.NoError(t, err)
+		var got struct {
+			AssetID      ids.ID `json:"assetId"`
+			Name, Symbol string
+			Denomination uint8
+			Cap          string
+		}
+		s.records(ctx, "blockchains/x-chain/assets/"+id.String(), nil, &got)
+		require.Equal(t, []any{want.AssetID, want.Name, want.Symbol, uint8(want.Denomination), limit}, []any{got.AssetID, got.Name, got.Symbol, got.Denomination, got.Cap})
+	}
+}
+
+// compareChainIDs compares the chains of the keys' addresses with those on which the history pays them.
+func (s *service) compareChainIDs(ctx context.Context, keys []*secp256k1.PrivateKey) {
+	t := s.t
+	t.Helper()
+	unused, err := secp256k1.NewPrivateKey()
+	require.NoError(t, err)
+	var got struct {
+		Addresses []struct {
+			Address       string
+			BlockchainIDs []ids.ID `json:"blockchainIds"`
+		}
+	}
+	var texts []string
+	for _, key := range append(keys, unused) {
+		a := key.Address()
+		text, err := address.FormatBech32(s.hrp(), a[:])
+		require.NoError(t, err)
+		texts = append(texts, text)
+	}
+	s.records(ctx, "addresses:listChainIds", url.Values{"addresses": {joined(texts)}}, &got)
+	require.Len(t, got.Addresses, len(texts))
+	for _, one := range got.Addresses {
+		if one.Address == texts[len(texts)-1] {
+			require.Empty(t, one.BlockchainIDs)
+		} else {
+			require.Len(t, one.BlockchainIDs, 3, "each has had outputs on the P-, X- and C-Chain")
+		}
+	}
+}

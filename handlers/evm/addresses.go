@@ -1,0 +1,168 @@
+package evm
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/handlers/operation"
+	"quorate/handlers/reply"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index/evm"
+)
+
+type listedERC20 struct {
+	block
+	TxHash common.Hash `json:"txHash"`
+	erc20Transfer
+}
+
+type listedERC721 struct {
+	block
+	TxHash common.Hash `json:"txHash"`
+	erc721Transfer
+}
+
+// interaction is a transaction with its effects on an address. Lists without items are empty.
+type interaction struct {
+	Native nativeTransaction `json:"nativeTransaction"`
+	transfers
+	Internals []internalTransaction `json:"internalTransactions"`
+}
+
+// showFirst states the first block that a list covers, if the index of the chain begins earlier.
+func showFirst(c echo.Context, of *Chain, first uint64) {
+	if first > of.Progress().From {
+		c.Response().Header().Set("Indexed-From", strconv.FormatUint(first, 10))
+	}
+}
+
+func (a *API) listNative(ctx context.Context, r operation.Request, of *Chain) error {
+	want, p, last, empty, err := a.readWallet(r, of, "native transactions")
+	if err != nil {
+		return err
+	}
+	if _, err := current(r, of, last); err != nil {
+		return err
+	}
+	found := new(evm.TransactionPage)
+	if !empty {
+		if found, err = of.Index.NativeTransactions(ctx, want); err != nil {
+			return err
+		}
+	}
+	showFirst(r, of, found.First)
+	return a.showTransactions(ctx, r, of, p, found)
+}
+
+// listTokenTransfers returns the handler of the list of ERC-20 or ERC-721 transfers.
+func (a *API) listTokenTransfers(standard chain.Standard) func(ctx context.Context, r operation.Request, of *Chain) error {
+	return func(ctx context.Context, r operation.Request, of *Chain) error {
+		want, p, last, empty, err := a.readWallet(r, of, "token transfers "+strconv.Itoa(int(standard)))
+		if err != nil {
+			return err
+		}
+		if _, err := current(r, of, last); err != nil {
+			return err
+		}
+		found := new(evm.TransferPage)
+		if !empty {
+			if found, err = of.Index.TokenTransfers(ctx, standard, want); err != nil {
+				return err
+			}
+		}
+		showFirst(r, of, found.First)
+		parties := make([]common.Address, 0, 3*len(found.Transfers))
+		for i := range found.Transfers {
+			t := &found.Transfers[i].Transfer
+			parties = append(parties, t.From, t.To, t.Contract)
+		}
+		d, err := a.directory(ctx, of, parties)
+		if err != nil {
+			return err
+		}
+		transfers, details, err := a.believed(ctx, d, found.Transfers)
+		if err != nil {
+			return err
+		}
+		next := ""
+		if found.Next != nil {
+			next = p.Token(found.Next)
+		}
+		if standard == chain.ERC20 {
+			answer := pageOf("transactions", len(transfers), func(i int, x *listedERC20) {
+				t := &transfers[i]
+				*x = listedERC20{shownBlock(&t.Block), t.TxHash, d.erc20Transfer(&t.Transfer)}
+			})
+			answer.next = next
+			return reply.JSON(r, answer)
+		}
+		answer := pageOf("transactions", len(transfers), func(i int, x *listedERC721) {
+			t := &transfers[i]
+			*x = listedERC721{shownBlock(&t.Block), t.TxHash, d.erc721Transfer(&t.Transfer, details[i])}
+		})
+		answer.next = next
+		return reply.JSON(r, answer)
+	}
+}
+
+func (a *API) listInteractions(ctx context.Context, r operation.Request, of *Chain) error {
+	order := r.Query.OneOf(sortOrder.Name)
+	want, p, last, empty, err := a.readWallet(r, of, "transactions "+order)
+	if err != nil {
+		return err
+	}
+	if _, err := current(r, of, last); err != nil {
+		return err
+	}
+	found := new(evm.InteractionPage)
+	if !empty {
+		if found, err = of.Index.Interactions(ctx, evm.InteractionQuery{WalletQuery: want, Oldest: order == "asc"}); err != nil {
+			return err
+		}
+	}
+	showFirst(r, of, found.First)
+	var parties []common.Address
+	var all []evm.TokenTransfer
+	for i := range found.Transactions {
+		tx := &found.Transactions[i]
+		parties = append(parties, tx.Transaction.From, tx.Transaction.Recipient)
+		for j := range tx.Transfers {
+			t := &tx.Transfers[j]
+			parties = append(parties, t.From, t.To, t.Contract)
+		}
+		for j := range tx.Internals {
+			parties = append(parties, tx.Internals[j].From, tx.Internals[j].To)
+		}
+		all = append(all, tx.Transfers...)
+	}
+	d, err := a.directory(ctx, of, parties)
+	if err != nil {
+		return err
+	}
+	shown, details, err := a.believed(ctx, d, all)
+	if err != nil {
+		return err
+	}
+	list := make([]interaction, len(found.Transactions))
+	for i := range list {
+		tx, x := &found.Transactions[i], &list[i]
+		a.transaction(d, &tx.Transaction, &x.Native)
+		for len(shown) > 0 && shown[0].TxHash == tx.Transaction.Hash {
+			d.sort(&shown[0].Transfer, details[0], &x.transfers)
+			shown, details = shown[1:], details[1:]
+		}
+		for j := range tx.Internals {
+			x.Internals = append(x.Internals, d.internal(&tx.Internals[j].Frame))
+		}
+	}
+	answer := pageOf("transactions", len(list), func(i int, x *interaction) { *x = list[i] })
+	answer.missing = found.TracesMissing
+	if found.Next != nil {
+		answer.next = p.Token(found.Next)
+	}
+	return reply.JSON(r, answer)
+}
