@@ -21,7 +21,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 build: ## build ./quorate
-	go build -trimpath -o quorate ./cmd/quorate
+	go build -trimpath -buildvcs=auto -o quorate ./cmd/quorate
 
 deps: ## install what the tests need, where apt may be used
 	@internal/testenv/install.sh

@@ -23,7 +23,7 @@ import (
 // options are the flags.
 type options struct {
 	transactions, chains int
-	memory               string
+	memory, indexes      string
 	idle, readTime       time.Duration
 }
 
@@ -32,6 +32,7 @@ func main() {
 	flag.IntVar(&o.transactions, "txs", 1_000_000, "`number` of transactions of each chain; each takes about 5 kB of temporary files")
 	flag.IntVar(&o.chains, "chains", 1, "`number` of chains; one chain with as many transactions as all is measured before")
 	flag.StringVar(&o.memory, "memory", "1GiB", "the service's memory limit")
+	flag.StringVar(&o.indexes, "indexes", "", "`names` of optional indexes that are on, separated by commas")
 	flag.DurationVar(&o.idle, "idle", 0, "`time` for which nothing happens, to measure what that costs, after as long a rest; 0 for none")
 	flag.DurationVar(&o.readTime, "read", time.Second, "`time` for which each kind of page is requested, in each way")
 	rig.Main(func(ctx context.Context, r *rig.Run) error {
@@ -74,7 +75,7 @@ func (b *bench) measure(ctx context.Context, chains, transactions int) error {
 		return err
 	}
 	defer network.Stop()
-	service, err := b.NewService(ctx, filepath.Join(name, "service"), "memory_limit: "+b.memory+"\n"+network.Settings("record: all"))
+	service, err := b.NewService(ctx, filepath.Join(name, "service"), "memory_limit: "+b.memory+"\n"+network.Settings("record: all", "evm_indexes: ["+b.indexes+"]"))
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,9 @@ func TestAttackConfiguration(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ content, want string }{
 		"aliases that multiply":           {laughs(20), "more than 100 aliases"},
-		"aliases that multiply in a list": {laughs(9) + "cors_origins: *a9\n", "unknown key a0"},
-		"an alias in itself":              {"networks: &n\n  fuji: *n\n", "unknown key fuji"},
+		"aliases that multiply in a list": {laughs(9) + "cors_origins: *a9\n", "a0: unknown key\n"},
+		"an alias in itself":              {"networks: &n\n  fuji: *n\n", "networks.fuji.fuji: unknown key"},
+		"a map merged into itself":        {"networks: &n\n  <<: *n\n", "quorate:"},
 		"lists 20000 deep":                {"cors_origins: " + strings.Repeat("[", 20_000), "exceeded max depth"},
 		"maps 20000 deep":                 {strings.Repeat("{a: ", 20_000), "exceeded max depth"},
 		"2 MiB of comment":                {strings.Repeat("# nothing\n", 2<<20/10), "larger than 1"},

@@ -54,7 +54,7 @@ starts nothing and sends no request to a node.
 		}),
 	}
 	cmd.AddCommand(check, example)
-	return group(cmd)
+	return cmd
 }
 
 func showSurvey(cmd *cobra.Command, s *config.Survey) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"net"
 	"os"
 	"path"
@@ -23,7 +24,7 @@ const root = "../.."
 // running it.
 func accepts(t *testing.T, args []string) {
 	t.Helper()
-	cmd, rest, err := newRoot().Find(args)
+	cmd, rest, err := newRoot(io.Discard).Find(args)
 	require.NoError(t, err, args)
 	require.NoError(t, cmd.ParseFlags(rest), args)
 	require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), args)
@@ -278,6 +279,10 @@ func TestUnit(t *testing.T) {
 			ran++
 		case "Environment":
 			environ = append(environ, value)
+		case "Type":
+			require.Equal(t, "notify", value, "serve notifies the manager when it accepts requests")
+		case "EnvironmentFile":
+			require.True(t, strings.HasPrefix(value, "-"), "the unit must start without the file")
 		case "StateDirectory":
 			require.Contains(t, environ, "QUORATE_DATA_DIR=/var/lib/"+value)
 		case "TimeoutStopSec":

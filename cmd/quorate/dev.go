@@ -38,9 +38,12 @@ func newDev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Start a simulated network and the service on it",
-		Long: `Start a simulated Avalanche network in this process and serve it under the name
-fuji. This needs no installation and no configuration. The validators are real
-endpoints of the peer-to-peer protocol on this machine and sign with real BLS keys.
+		Long: `Start a simulated Avalanche network in this process and serve it. This needs no
+installation and no configuration. The validators are real endpoints of the
+peer-to-peer protocol on this machine and sign with real BLS keys.
+
+The network is served as local, and also as fuji, because the official clients of the
+Data API know no other names than mainnet and fuji.
 
   quorate dev
   quorate dev --validators 1000 --faults 0.2 --latency 40ms
@@ -86,6 +89,9 @@ endpoints of the peer-to-peer protocol on this machine and sign with real BLS ke
 	return cmd
 }
 
+// devName is the network's name, and devAlias another one, which the official clients accept.
+const devName, devAlias = "local", "fuji"
+
 // blockPace is the time between two blocks that a simulated chain adds to its history.
 const blockPace = 2 * time.Second
 
@@ -100,14 +106,14 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 		return fmt.Errorf("creating a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
-	fuji := config.Network{Nodes: []config.Endpoint{{URL: sim.NodeURL()}}, AllowPrivateIPs: true, Record: config.RecordAll}
+	network := config.Network{Nodes: []config.Endpoint{{URL: sim.NodeURL()}}, AllowPrivateIPs: true, Record: config.RecordAll}
 	for _, chain := range sim.EVM() {
-		fuji.EVM = append(fuji.EVM, config.EVM{RPC: config.Endpoints{{URL: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())}}})
+		network.EVM = append(network.EVM, config.EVM{RPC: config.Endpoints{{URL: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())}}})
 	}
-	c.Networks = map[string]config.Network{"fuji": fuji}
+	c.Networks = map[string]config.Network{devName: network}
 	var examples atomic.Uint64
-	example := func(network string) ([]byte, bool) {
-		if network != "fuji" {
+	example := func(name string) ([]byte, bool) {
+		if name != devName && name != devAlias {
 			return nil, false
 		}
 		return sim.Message(fmt.Appendf(nil, "example %d from the console", examples.Add(1))).Bytes(), true
@@ -117,7 +123,7 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 	defer cancel(nil)
 	var introduction sync.WaitGroup
 	err = service.Run(ctx, service.Options{
-		Config: c, Version: version, Synthetic: true, Example: example, Log: cmd.ErrOrStderr(),
+		Config: c, Version: version, Commit: buildSource().commit, Synthetic: true, Aliases: map[string]string{devAlias: devName}, Example: example, Log: cmd.ErrOrStderr(),
 		Started: func(a service.Addresses) {
 			introduction.Go(func() {
 				if err := introduce(ctx, cmd.OutOrStdout(), sim, a); err != nil && ctx.Err() == nil {
@@ -137,7 +143,7 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 // introduce signs a first message through the service's HTTP API and prints the result and
 // how to repeat it.
 func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at service.Addresses) error {
-	const path = "/v1/signatureAggregator/fuji/aggregateSignatures"
+	const path = "/v1/signatureAggregator/" + devName + "/aggregateSignatures"
 	base := "http://" + at.Public.String()
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
@@ -188,7 +194,7 @@ func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at servi
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, `quorate dev: a simulated network of %d validators, served as fuji on %s
+	_, err = fmt.Fprintf(out, `quorate dev: a simulated network of %d validators, served as %s on %s
 
 First message signed and verified:
   message   %s
@@ -198,6 +204,7 @@ First message signed and verified:
 
 Watch validators sign in a browser: %s
 Read the API reference:             %s/docs
+Point an official client at it:     server URL %s, network %s
 
 Sign it again:
   curl -s -X POST %s%s \
@@ -208,11 +215,11 @@ Health and metrics: http://%s/readyz and /metrics
 Upstream node: %s
 Stop with Ctrl-C.
 `,
-		len(sim.Validators()), base,
+		len(sim.Validators()), devName, base,
 		message.ID(), len(verdict.Signers), len(set.Validators),
 		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
 		took.Round(time.Millisecond),
-		consoleURL("http", at.Public), base,
+		consoleURL("http", at.Public), base, base, devAlias,
 		base, path, body, look, at.Private, sim.NodeURL())
 	return err
 }
@@ -229,10 +236,10 @@ func lookAt(sim *simnet.Network, base string) (string, error) {
 	}
 	return fmt.Sprintf(`
 Look up what an address owns, while blocks keep arriving:
-  curl -s '%s/v1/networks/fuji/blockchains/p-chain/balances?addresses=%s'
+  curl -s '%s/v1/networks/%s/blockchains/p-chain/balances?addresses=%s'
 Look up vertices, which the X-Chain accepted before it had blocks:
-  curl -s '%s/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?vertexHeight=1'
-%s`, base, owner, base, lookAtEVM(sim, base)), nil
+  curl -s '%s/v1/networks/%s/blockchains/x-chain/vertices:listByHeight?vertexHeight=1'
+%s`, base, devName, owner, base, devName, lookAtEVM(sim, base)), nil
 }
 
 // lookAtEVM returns an example request for an EVM chain, or nothing without one.

@@ -33,7 +33,7 @@ its private address.
   quorate index rebuild`,
 	}
 	cmd.AddCommand(newIndexStatus(), newIndexVerify(), newIndexRebuild())
-	return group(cmd)
+	return cmd
 }
 
 func newIndexStatus() *cobra.Command {

@@ -41,7 +41,7 @@ The configuration lists classes under rate_classes. The service ignores API keys
 clients until the first key has been created.`,
 	}
 	cmd.AddCommand(newKeysAdd(), newKeysList(), newKeysRevoke())
-	return group(cmd)
+	return cmd
 }
 
 // keyFlags adds the flags that name the data folder or the store, as serve has them.

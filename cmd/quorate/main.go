@@ -53,7 +53,7 @@ func usage(err error, hint string) error {
 
 // run executes a command line and returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	root := newRoot()
+	root := newRoot(out)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
@@ -81,6 +81,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 // meant returns a question for the command or flag that was probably meant, or an empty string.
 func meant(root *cobra.Command, args []string, err error) string {
+	if len(args) > 0 && args[0] == "help" {
+		args = args[1:] // the command that it was to explain
+	}
 	cmd, rest, findErr := root.Find(args)
 	if findErr != nil {
 		cmd, rest = root, args
@@ -107,12 +110,42 @@ func meant(root *cobra.Command, args []string, err error) string {
 	return fmt.Sprintf("Did you mean %s?", name)
 }
 
-// group returns cmd, a command that has subcommands only, so that an unknown one is a mistake rather than a call for
-// help.
-func group(cmd *cobra.Command) *cobra.Command {
+// makeGroup makes an unknown subcommand of cmd a mistake rather than a call for help.
+func makeGroup(cmd *cobra.Command) {
 	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	return cmd
+}
+
+// newHelp returns the command that shows the help of another one.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		Long: `Show the help of a command, as --help after it does.
+
+  quorate help keys add`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if of, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range of.Commands() {
+					if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), toComplete) {
+						names = append(names, sub.Name())
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("unknown command %q for %q", rest[0], of.CommandPath())
+			}
+			if err != nil {
+				return err
+			}
+			return of.Help()
+		},
+	}
 }
 
 // noArgs refuses arguments.
@@ -177,7 +210,8 @@ func wrap(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 	}
 }
 
-func newRoot() *cobra.Command {
+// newRoot returns the program, which writes results to out.
+func newRoot(out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "quorate",
 		Version: version,
@@ -208,6 +242,14 @@ Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 	}
 	root.SetVersionTemplate(describeVersion())
 	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newMeasure(), newIndex(), newStore(), newKeys(), newConfig(), newDoctor(), newMan(), newVersion())
+	root.SetOut(out) // which the completion command takes now
+	root.InitDefaultCompletionCmd()
+	root.SetHelpCommand(newHelp())
+	for _, cmd := range root.Commands() {
+		if cmd.HasSubCommands() {
+			makeGroup(cmd)
+		}
+	}
 	return root
 }
 

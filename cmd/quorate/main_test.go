@@ -24,6 +24,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
+	"quorate/handlers/chainkit"
 	"quorate/internal/config"
 	"quorate/internal/simnet"
 	"quorate/internal/store/storetest/pgserver"
@@ -45,6 +46,33 @@ func TestHelpTeaches(t *testing.T) {
 		require.Zero(t, code)
 		require.Contains(t, out, "quorate "+strings.TrimPrefix(args[0], "--help"), "%v has no example", args)
 	}
+}
+
+// TestUnknownCommands misspells a command at every level.
+func TestUnknownCommands(t *testing.T) {
+	groups := 0
+	var visit func(cmd *cobra.Command, path []string)
+	visit = func(cmd *cobra.Command, path []string) {
+		if !cmd.HasSubCommands() {
+			return
+		}
+		groups++
+		for _, sub := range cmd.Commands() {
+			wrong := sub.Name() + "x"
+			for _, args := range [][]string{append(slices.Clone(path), wrong), append(append([]string{"help"}, path...), wrong)} {
+				code, out, errOut := quorate(t, "", args...)
+				require.Equal(t, exitUsage, code, "%v: %s", args, errOut)
+				require.Contains(t, errOut, "Did you mean "+sub.Name()+"?", "%v", args)
+				require.Empty(t, out, "%v", args)
+			}
+			visit(sub, append(slices.Clone(path), sub.Name()))
+		}
+		code, out, _ := quorate(t, "", append([]string{"help"}, path...)...)
+		require.Zero(t, code)
+		require.Contains(t, out, "Available Commands:")
+	}
+	visit(newRoot(io.Discard), nil)
+	require.GreaterOrEqual(t, groups, 6)
 }
 
 // The help of commands that read a configuration shows its flags in groups, and shells complete their values.
@@ -160,39 +188,88 @@ func freeAddress(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// The demonstration does what it says: the message it shows is signed, and the
-// line it prints signs it again.
-func TestDevSignsAndStops(t *testing.T) {
+// startDev runs quorate dev until the test ends and returns its URL and what it has printed.
+func startDev(t *testing.T) (base, printed string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var out, errOut lines
-	done := make(chan int)
+	done := make(chan int, 1)
 	listen := freeAddress(t)
 	go func() {
 		done <- run(ctx, []string{"dev", "--listen", listen, "--private-listen", freeAddress(t), "--validators", "10"}, strings.NewReader(""), &out, &errOut)
 	}()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case code := <-done:
+			assert.Zero(t, code, "%s", &errOut)
+		case <-time.After(5 * time.Minute):
+			t.Error("dev does not stop")
+		}
+	})
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), "Ctrl-C") }, 5*time.Minute, 20*time.Millisecond, "%s%s", &out, &errOut)
-	require.Contains(t, out.String(), "signed and verified")
-	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(out.String())[1]
-	response, err := http.Post("http://"+listen+"/v1/signatureAggregator/testnet/aggregateSignatures", "application/json", strings.NewReader(body))
-	require.NoError(t, err)
-	answer, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.NoError(t, response.Body.Close())
-	require.Equal(t, http.StatusOK, response.StatusCode, "%s", answer)
+	return "http://" + listen, out.String()
+}
+
+// TestDevSignsAndStops checks that dev signs the message that it shows, and that the lines that it prints work.
+func TestDevSignsAndStops(t *testing.T) {
+	base, printed := startDev(t)
+	require.Contains(t, printed, "signed and verified")
+	require.Contains(t, printed, "served as local on "+base)
+	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(printed)[1]
+	for _, name := range []string{"local", "fuji", "testnet"} {
+		response, err := http.Post(base+"/v1/signatureAggregator/"+name+"/aggregateSignatures", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		answer, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", name, answer)
+	}
+	examples := regexp.MustCompile(`(?m)^  curl -s '(.*)'$`).FindAllStringSubmatch(printed, -1)
+	require.Len(t, examples, 3)
+	for _, example := range examples {
+		awaitOK(t, example[1])
+	}
 
 	// A second one finds the address taken and says so.
-	code, _, second := quorate(t, "", "dev", "--listen", listen)
+	code, _, second := quorate(t, "", "dev", "--listen", strings.TrimPrefix(base, "http://"))
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, second, "--listen")
+}
 
-	cancel()
-	select {
-	case code := <-done:
-		require.Zero(t, code, "%s", &errOut)
-	case <-time.After(5 * time.Minute):
-		t.Fatal("dev does not stop")
+// TestDevWithOfficialClient points the official client at dev, as dev says.
+func TestDevWithOfficialClient(t *testing.T) {
+	official := chainkit.Install(t)
+	base, printed := startDev(t)
+	said := regexp.MustCompile(`server URL (\S+), network (\S+)\n`).FindStringSubmatch(printed)
+	require.Equal(t, base, said[1])
+	owner := regexp.MustCompile(`p-chain/balances\?addresses=(\S+)'`).FindStringSubmatch(printed)[1]
+	awaitOK(t, base+"/v1/networks/local/blockchains/p-chain/balances?addresses="+owner)
+	message := regexp.MustCompile(`"message":"(\w+)"`).FindStringSubmatch(printed)[1]
+	results := official.Run(t, said[1], []chainkit.Call{
+		{Name: "signatures", Path: "data.signatureAggregator.aggregate", Request: map[string]any{"network": said[2], "signatureAggregatorRequest": map[string]any{"message": message}}},
+		{Name: "balances", Path: "data.primaryNetwork.balances.listByAddresses", Request: map[string]any{"network": said[2], "blockchainId": "p-chain", "addresses": owner}},
+	})
+	for _, r := range results {
+		require.Nil(t, r.Error, "%s: %+v", r.Name, r.Error)
 	}
+	require.Contains(t, fmt.Sprint(results[1].Pages), "network:fuji", "the client accepts no other name")
+}
+
+// awaitOK waits until a URL answers with status 200: the index may still catch up.
+func awaitOK(t *testing.T, url string) {
+	t.Helper()
+	var last string
+	require.Eventually(t, func() bool {
+		response, err := http.Get(url)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = response.Body.Close() }()
+		content, err := io.ReadAll(response.Body)
+		last = string(content)
+		return err == nil && response.StatusCode == http.StatusOK
+	}, 2*time.Minute, 50*time.Millisecond, "%s: %s", url, &last)
 }
 
 func TestSignAndVerify(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -49,9 +50,18 @@ are at --private-listen: /readyz, /ext/health and /metrics.`,
 			if len(c.Networks) == 0 {
 				return usage(errors.New("no network is configured"), "Name one and its node: quorate serve --network fuji=http://127.0.0.1:9650")
 			}
+			tell := func(state string) {
+				if err := notify(state); err != nil {
+					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "quorate: %v\n", err)
+				}
+			}
+			defer context.AfterFunc(cmd.Context(), func() { tell("STOPPING=1") })()
 			return service.Run(cmd.Context(), service.Options{
-				Config: c, Version: version, Log: cmd.ErrOrStderr(),
-				Started: func(a service.Addresses) { announce(cmd.OutOrStdout(), c, a) },
+				Config: c, Version: version, Commit: buildSource().commit, Log: cmd.ErrOrStderr(),
+				Started: func(a service.Addresses) {
+					announce(cmd.OutOrStdout(), c, a)
+					tell("READY=1")
+				},
 			})
 		}),
 	}

@@ -186,15 +186,15 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w w
 		return signSentThroughServer(ctx, cmd, f, server, options, *w.txID)
 	}
 	start := time.Now()
-	var signed *warp.Message
+	var signed *client.Signed
 	if w.txID != nil {
-		signed, err = server.SignTransaction(ctx, *w.txID)
+		signed, err = server.SignTransactionInDetail(ctx, *w.txID)
 	} else {
 		request := client.Request{SignOptions: options}
 		if request.Message, request.Justification, err = f.decode(w.message); err != nil {
 			return usage(err, requestHint)
 		}
-		signed, err = server.Sign(ctx, request)
+		signed, err = server.SignInDetail(ctx, request)
 	}
 	if failed, ok := errors.AsType[*client.Error](err); ok && f.isUnknown(w, aggregator.Code(failed.Code)) {
 		return signSentThroughServer(ctx, cmd, f, server, options, *w.txID)
@@ -202,12 +202,7 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w w
 	if err != nil {
 		return f.failedThere(err)
 	}
-	signers, err := signed.Signature.NumSigners()
-	if err != nil {
-		return err
-	}
-	return printSigned(cmd, f, signed, map[string]any{"signers": signers, "seconds": time.Since(start).Seconds()},
-		fmt.Sprintf("signed by %d validators in %s", signers, time.Since(start).Round(time.Millisecond)))
+	return printSigned(cmd, f, signed.Message, signed.Summary, time.Since(start))
 }
 
 // serverOptions returns the options of a request to the server, which checks their ranges.
@@ -299,18 +294,9 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 	if err != nil {
 		return failedHere(err)
 	}
-	percent := 100 * float64(result.Weight) / float64(result.TotalWeight)
-	return printSigned(cmd, f, result.Message,
-		map[string]any{
-			"signers":         result.Signers,
-			"weight":          fmt.Sprint(result.Weight),
-			"totalWeight":     fmt.Sprint(result.TotalWeight),
-			"signingSubnetId": result.SigningSubnetID,
-			"pChainHeight":    fmt.Sprint(result.PChainHeight),
-			"seconds":         time.Since(start).Seconds(),
-		},
-		fmt.Sprintf("signed by %d validators with %.2f%% of the weight of subnet %s at P-Chain height %d in %s",
-			result.Signers, percent, result.SigningSubnetID, result.PChainHeight, time.Since(start).Round(time.Millisecond)))
+	return printSigned(cmd, f, result.Message, &client.Summary{
+		Signers: result.Signers, Weight: result.Weight, TotalWeight: result.TotalWeight, SigningSubnetID: result.SigningSubnetID, PChainHeight: result.PChainHeight,
+	}, time.Since(start))
 }
 
 // read sets the message and the justification of r.
@@ -459,14 +445,33 @@ func describeReasons(a *aggregator.Account) string {
 	return strings.Join(lines, "\n")
 }
 
-func printSigned(cmd *cobra.Command, f signFlags, signed *warp.Message, facts map[string]any, summary string) error {
+// printSigned prints a signed message on standard output, and on standard error who signed it. s is nil if a server does
+// not say so.
+func printSigned(cmd *cobra.Command, f signFlags, signed *warp.Message, s *client.Summary, took time.Duration) error {
 	text := hex.EncodeToString(signed.Bytes())
 	if f.asJSON {
-		facts["signedMessage"] = text
-		facts["messageId"] = signed.UnsignedMessage.ID()
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(facts)
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+			MessageID     ids.ID `json:"messageId"`
+			SignedMessage string `json:"signedMessage"`
+			*client.Summary
+			Seconds float64 `json:"seconds"`
+		}{signed.UnsignedMessage.ID(), text, s, took.Seconds()})
 	}
-	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), summary)
+	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), describeSigned(signed, s, took.Round(time.Millisecond)))
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
 	return err
+}
+
+// describeSigned returns one line that says who signed a message.
+func describeSigned(signed *warp.Message, s *client.Summary, took time.Duration) string {
+	if s == nil {
+		signers, _ := signed.Signature.NumSigners() // the client has counted them
+		return fmt.Sprintf("signed by %d validators in %s", signers, took)
+	}
+	text := fmt.Sprintf("signed by %d validators with %.2f%% of the weight of subnet %s at P-Chain height %d in %s",
+		s.Signers, 100*float64(s.Weight)/float64(max(s.TotalWeight, 1)), s.SigningSubnetID, s.PChainHeight, took)
+	if s.FromCache {
+		text += ", from cache"
+	}
+	return text
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -113,4 +115,43 @@ func TestSignTransactionThroughNode(t *testing.T) {
 	code, _, errOut = quorate(t, "", args...)
 	require.Equal(t, exitFailed, code, errOut)
 	require.Contains(t, errOut, "node")
+}
+
+// TestSignSummaries compares what sign prints through a server, from its cache, and from the validators.
+func TestSignSummaries(t *testing.T) {
+	n, err := simnet.Start(simnet.Options{Seed: 3, Validators: 6})
+	require.NoError(t, err)
+	defer n.Close()
+	dir := t.TempDir()
+	s := startService(t, dir, map[string]*simnet.Network{"fuji": n})
+	message := hex.EncodeToString(n.Message([]byte("summary")).Bytes())
+	duration := regexp.MustCompile(` in [0-9.]+m?s`)
+	// All must sign, so that the summaries are the same.
+	sign := func(args ...string) (errOut string, asJSON map[string]any) {
+		t.Helper()
+		args = append(args, "--quorum", "100", message)
+		code, out, errOut := quorate(t, "", append([]string{"sign", "--json"}, args...)...)
+		require.Zero(t, code, errOut)
+		require.NoError(t, json.Unmarshal([]byte(out), &asJSON))
+		require.Positive(t, asJSON["seconds"])
+		delete(asJSON, "seconds")
+		code, _, errOut = quorate(t, "", append([]string{"sign"}, args...)...)
+		require.Zero(t, code, errOut)
+		return duration.ReplaceAllString(errOut, ""), asJSON
+	}
+	here, hereJSON := sign("--node", n.NodeURL(), "--allow-private-ips")
+	require.Regexp(t, `^signed by 6 validators with 100\.00% of the weight of subnet 1{32}LpoYY at P-Chain height \d+\n$`, here)
+	require.Equal(t, false, hereJSON["fromCache"])
+	there, thereJSON := sign("--server", s.base)
+	require.Equal(t, hereJSON, thereJSON)
+	// The second command of sign got the answer to the first.
+	require.Equal(t, strings.TrimSuffix(here, "\n")+", from cache\n", there)
+	s.stop(t)
+
+	s = startService(t, dir, map[string]*simnet.Network{"fuji": n})
+	defer s.stop(t)
+	there, thereJSON = sign("--server", s.base)
+	require.Contains(t, there, ", from cache", "from the archive")
+	hereJSON["fromCache"] = true
+	require.Equal(t, hereJSON, thereJSON)
 }

@@ -38,7 +38,7 @@ or QUORATE_STORE) can be used while services run.
   quorate store copy --from ~/.quorate --to postgres://quorate@db/quorate`,
 	}
 	cmd.AddCommand(newStoreInspect(), newStoreExport(), newStoreCopy())
-	return group(cmd)
+	return cmd
 }
 
 // withStore opens a store and calls f with it. It never creates a store in a folder.

@@ -330,7 +330,7 @@ tls: {cert: x}
 	code, out, errOut = quorate(t, "", "config", "check", "--config", bad, "--network", "http://user:geheim@127.0.0.1")
 	require.Equal(t, exitUsage, code)
 	for _, want := range []string{
-		":1: listen: ", "line 2: ", "lisen", "line 3: ", ":6: networks.fuji.nodes: ", ":7: networks.fuji.record: ",
+		":1: listen: ", ":2: lisen: unknown key; did you mean listen?", ":3: request_timeout: it is not a duration such as 15s", ":6: networks.fuji.nodes: ", ":7: networks.fuji.record: ",
 		":9: rate_classes.default.per_second: ", ":9: rate_classes.default.burst: ", ":10: trusted_proxies: ", ":11: limits.body: ", ":12: tls: ", "flag --network: ",
 	} {
 		require.Contains(t, out, want)
@@ -502,10 +502,14 @@ func TestDashboardShowsWhatExists(t *testing.T) {
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
 			shown++
+			require.Contains(t, target.Expr, `{job=~"$job",instance=~"$instance"`, p.Title)
 			check(p.Title, target.Expr, target.LegendFormat)
 		}
 	}
 	require.Greater(t, shown, 20)
+	for _, source := range regexp.MustCompile(`"uid": "([^"]*)"`).FindAllStringSubmatch(string(content), -1) {
+		require.Contains(t, []string{"quorate", "${datasource}"}, source[1], "another Grafana does not have this data source")
+	}
 	content, err = os.ReadFile("../../deploy/prometheus/alerts.yaml")
 	require.NoError(t, err)
 	for rule := range strings.SplitSeq(string(content), "- alert: ") {

@@ -17,8 +17,8 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program and of the protocol it speaks",
-		Long: `Print the version of the program, the commit it was built from and its date, the Go that
-built it, and the avalanchego version that it presents to peers.
+		Long: `Print the version of the program, the commit it was built from and that commit's date, the
+Go that built it, and the avalanchego version that it presents to peers.
 
   quorate version`,
 		Args: noArgs,
@@ -29,18 +29,47 @@ built it, and the avalanchego version that it presents to peers.
 	}
 }
 
-// describeVersion returns what the program was built from. Builds outside a repository have no commit.
-func describeVersion() string {
-	commit, built := "unknown", "unknown"
-	if build, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range build.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				commit = s.Value
-			case "vcs.time":
-				built = s.Value
-			}
+// source is the state of the repository that a program was built from.
+type source struct {
+	commit, date string // unknown if it was built outside a repository
+	changed      bool   // files differed from the commit
+}
+
+// sourceOf returns the source in build, which may be nil.
+func sourceOf(build *debug.BuildInfo) source {
+	s := source{commit: "unknown", date: "unknown"}
+	if build == nil {
+		return s
+	}
+	for _, setting := range build.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			s.commit = setting.Value
+		case "vcs.time":
+			s.date = setting.Value
+		case "vcs.modified":
+			s.changed = setting.Value == "true"
 		}
 	}
-	return fmt.Sprintf("quorate %s (commit %s of %s, %s)\npresents itself to peers as %s\n", version, commit, built, runtime.Version(), ava.Current)
+	return s
+}
+
+// buildSource returns the source of this program.
+func buildSource() source {
+	build, _ := debug.ReadBuildInfo()
+	return sourceOf(build)
+}
+
+// String returns the commit and its date.
+func (s source) String() string {
+	text := fmt.Sprintf("commit %s of %s", s.commit, s.date)
+	if s.changed {
+		text += " with changes"
+	}
+	return text
+}
+
+// describeVersion returns the version, the source and the protocol of the program.
+func describeVersion() string {
+	return fmt.Sprintf("quorate %s (%s, %s)\npresents itself to peers as %s\n", version, buildSource(), runtime.Version(), ava.Current)
 }
