@@ -18,6 +18,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/handlers"
+	"quorate/handlers/console"
 	"quorate/internal/config"
 	"quorate/internal/service/network"
 	"quorate/internal/service/storage"
@@ -73,7 +74,10 @@ func TestNetworkOpensBehindTheRouter(t *testing.T) {
 	require.NoError(t, n.claim("fuji", 54321))
 	shut("try again in a moment")
 
-	require.NoError(t, n.open(&network.Network{Name: "fuji", ID: 54321}, nil))
+	pages, err := console.New(console.Options{Networks: n.status})
+	require.NoError(t, err)
+	defer pages.Close()
+	require.NoError(t, n.open(&network.Network{Name: "fuji", ID: 54321}, &surface{console: pages}))
 	ask(own, body(5), http.StatusBadRequest, "the path's network fuji has ID 54321")
 	ask(peer, body(5), http.StatusBadRequest, "this instance serves fuji (ID 54321)")
 	ask(data, "", http.StatusNotFound, "not indexed here")

@@ -9,12 +9,12 @@ let input = "";
 for await (const chunk of process.stdin) input += chunk;
 const { url, private: operators, chromium: executablePath, address, validator, subnet, shots } = JSON.parse(input);
 const origin = new URL(url).origin;
-const PAGES = ["overview", "rounds", "messages", "message?network=fuji&number=1", "networks", "subnet?network=fuji&id=11111111111111111111111111111111LpoYY", "index", "charts", "lookup"];
+const PAGES = ["overview", "rounds", "messages", "message?network=local&number=1", "networks", "subnet?network=local&id=11111111111111111111111111111111LpoYY", "index", "charts", "lookup"];
 const DESK = { width: 1280, height: 900 };
 // The pages that the navigation does not list are below others.
 const BELOW = { message: "messages", subnet: "networks" };
 const PHONE = { width: 390, height: 844 };
-const PATIENCE = 120_000;
+const PATIENCE = 60_000;
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"] });
 const results = [];
@@ -35,10 +35,11 @@ async function check(name, options, f) {
     const to = new URL(r.url());
     if (to.origin !== origin) wrong.push(`request to ${to.origin}`);
   });
+  const began = Date.now();
   try {
     await f(page);
     assert.deepEqual(wrong, [], "on the side");
-    results.push({ name, error: "" });
+    results.push({ name, error: "", seconds: (Date.now() - began) / 1000 });
   } catch (error) {
     results.push({ name, error: `${error.message}${wrong.length ? `\nbesides: ${wrong.join("; ")}` : ""}` });
   } finally {
@@ -149,8 +150,8 @@ await check("the first page is the overview, with the numbers of the API", {}, a
   const { ready } = await (await fetch(`${operators}/readyz`)).json();
   assert.equal(ready, true);
   await page.locator("#connection", { hasText: /^ready$/ }).waitFor();
-  const { message } = await (await fetch(`${url}api/example?network=fuji`)).json();
-  const response = await fetch(`${origin}/v1/signatureAggregator/fuji/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message, quorumPercentage: 99 }) });
+  const { message } = await (await fetch(`${url}api/example?network=local`)).json();
+  const response = await fetch(`${origin}/v1/signatureAggregator/local/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message, quorumPercentage: 99 }) });
   const { code } = await response.json();
   assert.equal(code, "QUORUM_NOT_REACHED"); // a fifth of the validators is faulty
   const row = page.locator("#failures tr", { hasText: code });
@@ -179,11 +180,11 @@ await check("what is wrong is said first, and since when", {}, async (page) => {
 });
 
 await check("messages are shown that were signed before the page was opened", { viewport: PHONE, expected: ["/verifySignedMessage"] }, async (page) => {
-  const { message } = await (await fetch(`${url}api/example?network=fuji`)).json();
-  const post = (quorumPercentage) => fetch(`${origin}/v1/signatureAggregator/fuji/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message, quorumPercentage }) });
+  const { message } = await (await fetch(`${url}api/example?network=local`)).json();
+  const post = (quorumPercentage) => fetch(`${origin}/v1/signatureAggregator/local/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message, quorumPercentage }) });
   const { signedMessage } = await (await post(67)).json();
   assert.equal((await (await post(98)).json()).code, "QUORUM_NOT_REACHED");
-  await open(page, "messages?network=fuji&result=signed");
+  await open(page, "messages?network=local&result=signed");
   await page.locator("#archive tr", { hasText: "A client" }).first().waitFor();
   await page.locator("#archive tr", { hasText: "Signed ahead" }).first().waitFor();
   await page.locator("#archive tr", { hasText: "A client" }).first().locator("a", { hasText: "Details" }).click();
@@ -261,8 +262,8 @@ await check("a known message is told from one that was signed", {}, async (page)
 await check("rounds of others appear", {}, async (page) => {
   await open(page, "rounds");
   await loaded.rounds(page);
-  const { message } = await (await fetch(`${url}api/example?network=fuji`)).json();
-  const response = await fetch(`${origin}/v1/signatureAggregator/fuji/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message }) });
+  const { message } = await (await fetch(`${url}api/example?network=local`)).json();
+  const response = await fetch(`${origin}/v1/signatureAggregator/local/aggregateSignatures`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message }) });
   assert.equal(response.status, 200);
   await page.locator(".feed [data-outcome=SIGNED]").first().waitFor();
   await page.locator("#tiles .tile[data-reply=signed]").first().waitFor();
@@ -338,7 +339,7 @@ await check("an address, a validator and a subnet are looked up", { expected: ["
 await check("the header of every page looks up", { viewport: PHONE, expected: ["/ext/bc/", "/v1/chains/"] }, async (page) => {
   const evm = `${origin}/v1/chains/99001`;
   const [transaction] = (await (await fetch(`${evm}/transactions?pageSize=1`)).json()).transactions;
-  await open(page, "networks?network=fuji");
+  await open(page, "networks?network=local");
   const look = async (q) => {
     await page.locator("#search input").fill(q);
     await page.keyboard.press("Enter");
@@ -358,7 +359,7 @@ await check("the header of every page looks up", { viewport: PHONE, expected: ["
   await wide(page);
   await look("999999999");
   await block.locator("p", { hasText: "No indexed EVM chain has this block yet." }).waitFor();
-  const { messages: [newest] } = await (await fetch(`${url}api/messages?network=fuji&limit=1`)).json();
+  const { messages: [newest] } = await (await fetch(`${url}api/messages?network=local&limit=1`)).json();
   await look(newest.messageId);
   await page.locator("section[aria-label='Signed messages'] tbody a", { hasText: "Details" }).click();
   await page.locator("section[aria-label=Message]", { hasText: newest.messageId }).waitFor();
