@@ -247,7 +247,8 @@ func (r *Index) TokenTransfers(ctx context.Context, standard evm.Standard, q Wal
 	}
 	c := s.classifier()
 	var kept []store.Row
-	for chunk := q.Limit + 1; ok; chunk = min(2*chunk, max(chunk, scanRows)) {
+	var scanned []byte // the last key of a page that ends short
+	for chunk, full := range chunks(q.Limit) {
 		rows, transfers, err := s.tokenTransfers(ctx, q.Wallet, standard, &k, chunk)
 		if err != nil {
 			return nil, err
@@ -263,9 +264,18 @@ func (r *Index) TokenTransfers(ctx context.Context, standard evm.Standard, q Wal
 		if len(rows) < chunk || len(p.Transfers) > q.Limit {
 			break
 		}
-		ok = k.skip(rows[len(rows)-1].K)
+		last := rows[len(rows)-1].K
+		if full {
+			scanned = last
+			break
+		}
+		if !k.skip(last) {
+			break
+		}
 	}
-	kept, p.Next = page(kept, q.Limit)
+	if kept, p.Next = page(kept, q.Limit); p.Next == nil {
+		p.Next = scanned
+	}
 	p.Transfers = p.Transfers[:len(kept)]
 	return p, s.locate(ctx, kept, p.Transfers)
 }
@@ -342,7 +352,7 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 	}
 	var last []byte
 	c := s.classifier()
-	for chunk := q.Limit + 1; ok; chunk = min(2*chunk, max(chunk, scanRows)) {
+	for chunk, full := range chunks(q.Limit) {
 		rows, err := s.concerning(ctx, q.Wallet, &k, chunk)
 		if err != nil {
 			return nil, err
@@ -366,7 +376,14 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 		if end && len(found) == len(rows) {
 			break
 		}
-		ok = k.skip(rows[len(found)-1].K)
+		last = rows[len(found)-1].K
+		if full {
+			p.Next = last
+			break
+		}
+		if !k.skip(last) {
+			break
+		}
 	}
 	return p, nil
 }

@@ -2,6 +2,7 @@ package evm_test
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"testing"
 
@@ -160,6 +161,59 @@ func TestManyTransfers(t *testing.T) {
 		}
 		require.Equal(t, want, counts)
 	}
+}
+
+// TestUnbelievedTransfers has a wallet with far more transfers of contracts that follow no standard than of others: no
+// page scans all of them, and the pages together have the others.
+func TestUnbelievedTransfers(t *testing.T) {
+	const spam = 40_000
+	wallet, sender := address(1), address(2)
+	amount := [32]byte{31: 1}
+	var blocks []*chain.Block
+	for number := range uint64(3) {
+		tx := chain.Transaction{Success: true, From: sender, To: &coin, Hash: common.Hash{2, byte(number)}}
+		transfer := func(contract common.Address, id uint64) {
+			tx.Logs = append(tx.Logs, chain.Log{Index: uint32(len(tx.Logs)), Address: contract, Topics: []common.Hash{topicTransfer, topicOf(sender), topicOf(wallet)}, Data: amount[:]})
+			tx.Logs = append(tx.Logs, chain.Log{Index: uint32(len(tx.Logs)), Address: contract, Topics: []common.Hash{topicTransfer, topicOf(sender), topicOf(wallet), common.BigToHash(new(big.Int).SetUint64(id))}})
+		}
+		if number == 1 {
+			for i := range uint64(spam) {
+				transfer(common.BigToAddress(new(big.Int).SetUint64(1<<40+i)), i)
+			}
+		} else {
+			transfer(coin, number)
+		}
+		blocks = append(blocks, &chain.Block{Number: number, Time: number, Hash: common.Hash{1, byte(number)}, Traced: true, Transactions: []chain.Transaction{tx}})
+	}
+	w := newWorld(t, &past{blocks: blocks}, store.NewMemory())
+	w.advance(len(blocks))
+	list := func(want, pages int, read func(after []byte) (n int, next []byte, err error)) {
+		t.Helper()
+		found, pagesRead := 0, 0
+		for after := []byte(nil); pagesRead == 0 || after != nil; pagesRead++ {
+			n, next, err := read(after)
+			require.NoError(t, err)
+			found, after = found+n, next
+		}
+		require.Equal(t, want, found)
+		require.GreaterOrEqual(t, pagesRead, pages)
+	}
+	list(2, 3, func(after []byte) (int, []byte, error) {
+		p, err := w.record.TokenTransfers(t.Context(), chain.ERC20, evm.WalletQuery{Wallet: wallet, Limit: 10, After: after})
+		return len(p.Transfers), p.Next, err
+	})
+	list(0, 3, func(after []byte) (int, []byte, error) {
+		p, err := w.record.TokenTransfers(t.Context(), chain.ERC721, evm.WalletQuery{Wallet: wallet, Limit: 10, After: after})
+		return len(p.Transfers), p.Next, err
+	})
+	list(1, 3, func(after []byte) (int, []byte, error) {
+		p, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: wallet, Limit: 10, After: after})
+		return len(p.Sums), p.Next, err
+	})
+	list(0, 3, func(after []byte) (int, []byte, error) {
+		p, err := w.record.Holdings(t.Context(), evm.HoldingQuery{Wallet: wallet, Limit: 10, After: after})
+		return len(p.Tokens), p.Next, err
+	})
 }
 
 // TestOptional turns the index on and off: lists cover the blocks since it was turned on last.

@@ -205,7 +205,7 @@ func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, 
 		return nil, fmt.Errorf("%w: the index %s begins with block %d, not with %d", ErrBeforeRecord, TokenBalances, p.First, number)
 	}
 	t := tokenSums{state: s, classifier: s.classifier(), partition: s.chain.partition(q.Wallet[:], []byte{erc20Transfers}), page: p}
-	for chunk := q.Limit + 1; ; chunk = min(2*chunk, max(chunk, scanRows)) {
+	for chunk, full := range chunks(q.Limit) {
 		rows, end, err := t.rows(ctx, q.Contracts, lo, chunk)
 		if err != nil {
 			return nil, fmt.Errorf("reading balances: %w", err)
@@ -219,10 +219,16 @@ func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, 
 			return p, nil
 		}
 		if end {
-			return p, nil
+			break
 		}
-		lo = store.After(rows[len(rows)-1].K)
+		last := rows[len(rows)-1].K
+		if full {
+			p.Next = t.position(common.BytesToAddress(last))
+			break
+		}
+		lo = store.After(last)
 	}
+	return p, nil
 }
 
 // tokenSums is a page of sums being built.
@@ -364,7 +370,10 @@ func (r *Index) Holdings(ctx context.Context, q HoldingQuery) (*HoldingPage, err
 		}
 	}
 	c, partition := s.classifier(), s.chain.partition(q.Wallet[:], []byte{erc721Transfers})
-	for chunk := q.Limit + 1; hi == nil || bytes.Compare(lo, hi) < 0; chunk = min(2*chunk, max(chunk, scanRows)) {
+	for chunk, full := range chunks(q.Limit) {
+		if hi != nil && bytes.Compare(lo, hi) >= 0 {
+			break
+		}
 		rows, err := s.Scan(ctx, store.FamilyEVMTokenBalance, partition, lo, hi, store.Ascending, chunk)
 		if err != nil {
 			return nil, fmt.Errorf("reading tokens: %w", err)
@@ -382,9 +391,14 @@ func (r *Index) Holdings(ctx context.Context, q HoldingQuery) (*HoldingPage, err
 			return p, nil
 		}
 		if len(rows) < chunk {
-			return p, nil
+			break
 		}
-		lo = store.After(rows[len(rows)-1].K)
+		last := rows[len(rows)-1].K
+		if full {
+			p.Next = last
+			break
+		}
+		lo = store.After(last)
 	}
 	return p, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"iter"
 
 	"github.com/ava-labs/libevm/common"
 
@@ -206,8 +207,22 @@ func (r *reader) internal(at place, i *Internal) {
 	r.readRef(at.number, &i.Block)
 }
 
-// scanRows is the maximum number of rows per read where some rows are skipped.
-const scanRows = 2048
+const (
+	// scanRows is the maximum number of rows per read where some rows are skipped.
+	scanRows = 2048
+	// maxScanned is the number of rows after which a page ends short, if most of them are skipped.
+	maxScanned = 8 * scanRows
+)
+
+// chunks yields the number of rows to read next, and whether the page must end with them.
+func chunks(limit int) iter.Seq2[int, bool] {
+	return func(yield func(int, bool) bool) {
+		scanned := 0
+		for chunk := limit + 1; yield(chunk, scanned+chunk >= maxScanned); chunk = min(2*chunk, max(chunk, scanRows)) {
+			scanned += chunk
+		}
+	}
+}
 
 // Transfers lists transfers of ERC-1155 tokens from or to a wallet, newest first.
 func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, error) {
@@ -227,7 +242,7 @@ func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, er
 	}
 	c := s.classifier()
 	var last []byte // the key of the page's last item
-	for chunk := q.Limit + 1; ; chunk = min(2*chunk, max(chunk, scanRows)) {
+	for chunk, full := range chunks(q.Limit) {
 		rows, err := s.Scan(ctx, store.FamilyEVMTransfer, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, chunk)
 		if err != nil {
 			return nil, fmt.Errorf("reading transfers: %w", err)
@@ -253,10 +268,16 @@ func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, er
 			p.Transfers, last = append(p.Transfers, some[i]), rows[i].K
 		}
 		if len(rows) < chunk {
-			return p, nil
+			break
 		}
-		lo = store.After(rows[len(rows)-1].K)
+		last = rows[len(rows)-1].K
+		if full {
+			p.Next = last
+			break
+		}
+		lo = store.After(last)
 	}
+	return p, nil
 }
 
 func (r *reader) tokenTransfer(at place, t *TokenTransfer) {
@@ -378,8 +399,16 @@ type balances struct {
 	limit  int
 }
 
+// position returns the position of a page that begins after a token.
+func (b *balances) position(token []byte) []byte {
+	return append(uint64Key(b.page.At.Number), token...)
+}
+
 func (b *balances) read(ctx context.Context, lo, hi []byte) error {
-	for chunk := b.limit + 1; hi == nil || bytes.Compare(lo, hi) < 0; chunk = min(2*chunk, max(chunk, scanRows)) {
+	for chunk, full := range chunks(b.limit) {
+		if hi != nil && bytes.Compare(lo, hi) >= 0 {
+			return nil
+		}
 		rows, err := b.Scan(ctx, store.FamilyEVMBalance, b.wallet, lo, hi, store.Ascending, chunk)
 		if err != nil {
 			return fmt.Errorf("reading balances: %w", err)
@@ -405,7 +434,7 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 				last := &b.page.Balances[b.limit-1]
 				id := last.TokenID.Bytes32()
 				k := tokenKeyOf(last.Contract, &id)
-				b.page.Next = append(uint64Key(b.page.At.Number), k[:]...)
+				b.page.Next = b.position(k[:])
 				return nil
 			}
 			if b.page.Balances == nil {
@@ -417,6 +446,10 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 			return nil
 		}
 		last := contract(len(rows) - 1)
+		if full {
+			b.page.Next = b.position(rows[len(rows)-1].K)
+			return nil
+		}
 		lo = store.After(rows[len(rows)-1].K)
 		if !b.follows(last, evm.ERC1155) {
 			// Skip the remaining tokens of that contract.
