@@ -104,7 +104,7 @@ type Signed struct {
 	Message *warp.Message
 	// Delivery is that of SignForDelivery.
 	Delivery *Delivery
-	// Summary is nil if the service is of a version that sends none.
+	// Summary is nil if the service sends none that this version can read.
 	Summary *Summary
 }
 
@@ -118,7 +118,7 @@ type Summary struct {
 	// SigningSubnetID and PChainHeight name the validator set.
 	SigningSubnetID ids.ID `json:"signingSubnetId"`
 	PChainHeight    uint64 `json:"pChainHeight,string"`
-	// FromCache means that the message was signed for an earlier request.
+	// FromCache reports that the message was signed before the request arrived.
 	FromCache bool `json:"fromCache"`
 }
 
@@ -161,8 +161,9 @@ func (c *Client) sign(ctx context.Context, path string, body any, parse func(str
 		return nil, err
 	}
 	if text := header.Get(summaryHeader); text != "" {
-		if err := json.Unmarshal([]byte(text), &signed.Summary); err != nil {
-			return nil, badAnswer("its header %s: %v", summaryHeader, err)
+		var summary Summary
+		if json.Unmarshal([]byte(text), &summary) == nil { // the message is good without it
+			signed.Summary = &summary
 		}
 	}
 	return signed, nil

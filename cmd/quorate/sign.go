@@ -450,12 +450,15 @@ func describeReasons(a *aggregator.Account) string {
 func printSigned(cmd *cobra.Command, f signFlags, signed *warp.Message, s *client.Summary, took time.Duration) error {
 	text := hex.EncodeToString(signed.Bytes())
 	if f.asJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+		out := struct {
 			MessageID     ids.ID `json:"messageId"`
 			SignedMessage string `json:"signedMessage"`
+			Signers       int    `json:"signers"`
 			*client.Summary
 			Seconds float64 `json:"seconds"`
-		}{signed.UnsignedMessage.ID(), text, s, took.Seconds()})
+		}{signed.UnsignedMessage.ID(), text, 0, s, took.Seconds()}
+		out.Signers, _ = signed.Signature.NumSigners() // the client has counted them
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(out)
 	}
 	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), describeSigned(signed, s, took.Round(time.Millisecond)))
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), text)

@@ -41,18 +41,13 @@ func showFirst(c echo.Context, of *Chain, first uint64) {
 }
 
 func (a *API) listNative(ctx context.Context, r operation.Request, of *Chain) error {
-	want, p, last, empty, err := a.readWallet(r, of, "native transactions")
+	want, p, err := a.readWallet(r, of, "native transactions")
 	if err != nil {
 		return err
 	}
-	if _, err := current(r, of, last); err != nil {
+	found, err := of.Index.NativeTransactions(ctx, want)
+	if err != nil {
 		return err
-	}
-	found := new(evm.TransactionPage)
-	if !empty {
-		if found, err = of.Index.NativeTransactions(ctx, want); err != nil {
-			return err
-		}
 	}
 	showFirst(r, of, found.First)
 	return a.showTransactions(ctx, r, of, p, found)
@@ -61,18 +56,13 @@ func (a *API) listNative(ctx context.Context, r operation.Request, of *Chain) er
 // listTokenTransfers returns the handler of the list of ERC-20 or ERC-721 transfers.
 func (a *API) listTokenTransfers(standard chain.Standard) func(ctx context.Context, r operation.Request, of *Chain) error {
 	return func(ctx context.Context, r operation.Request, of *Chain) error {
-		want, p, last, empty, err := a.readWallet(r, of, "token transfers "+strconv.Itoa(int(standard)))
+		want, p, err := a.readWallet(r, of, "token transfers "+strconv.Itoa(int(standard)))
 		if err != nil {
 			return err
 		}
-		if _, err := current(r, of, last); err != nil {
+		found, err := of.Index.TokenTransfers(ctx, standard, want)
+		if err != nil {
 			return err
-		}
-		found := new(evm.TransferPage)
-		if !empty {
-			if found, err = of.Index.TokenTransfers(ctx, standard, want); err != nil {
-				return err
-			}
 		}
 		showFirst(r, of, found.First)
 		parties := make([]common.Address, 0, 3*len(found.Transfers))
@@ -111,18 +101,13 @@ func (a *API) listTokenTransfers(standard chain.Standard) func(ctx context.Conte
 
 func (a *API) listInteractions(ctx context.Context, r operation.Request, of *Chain) error {
 	order := r.Query.OneOf(sortOrder.Name)
-	want, p, last, empty, err := a.readWallet(r, of, "transactions "+order)
+	want, p, err := a.readWallet(r, of, "transactions "+order)
 	if err != nil {
 		return err
 	}
-	if _, err := current(r, of, last); err != nil {
+	found, err := of.Index.Interactions(ctx, evm.InteractionQuery{WalletQuery: want, Oldest: order == "asc"})
+	if err != nil {
 		return err
-	}
-	found := new(evm.InteractionPage)
-	if !empty {
-		if found, err = of.Index.Interactions(ctx, evm.InteractionQuery{WalletQuery: want, Oldest: order == "asc"}); err != nil {
-			return err
-		}
 	}
 	showFirst(r, of, found.First)
 	var parties []common.Address

@@ -38,8 +38,6 @@ type erc20Balance struct {
 	// TransferSum is what the transfers add up to, if the contract reported something else.
 	TransferSum string `json:"transferSum,omitempty"`
 	Reputation  null   `json:"tokenReputation"`
-
-	position []byte // of a page that begins after this token
 }
 
 // null encodes as null.
@@ -175,9 +173,9 @@ func (a *API) listERC20Balances(ctx context.Context, r operation.Request, of *Ch
 	}
 	want := evm.TokenSumQuery{Wallet: b.wallet, Contracts: b.contracts, At: b.at, After: b.after, Limit: max(b.page.Size, sumsAtOnce)}
 	var found *evm.TokenSumPage
-	var shown []erc20Balance
+	var shown []placedBalance
 	var next []byte
-	for examined := 0; len(shown) < b.page.Size && examined < maxSums && (found == nil || next != nil); {
+	for examined := 0; examined < maxSums; examined += len(found.Sums) {
 		found, err = of.Index.TokenSums(ctx, want)
 		if errors.Is(err, evm.ErrBeyondTip) && (b.at == nil || b.progress.Err != nil) {
 			// The token is from an instance with a newer index, or was forged.
@@ -199,13 +197,22 @@ func (a *API) listERC20Balances(ctx context.Context, r operation.Request, of *Ch
 		if room := b.page.Size - len(shown); len(some) > room {
 			some, next = some[:room], some[room-1].position
 		}
-		shown, want.After, examined = append(shown, some...), next, examined+len(found.Sums)
+		shown, want.After = append(shown, some...), next
+		if next == nil || len(shown) == b.page.Size || len(found.Sums) < want.Limit {
+			break // the index may end a page early
+		}
 	}
 	showFirst(r, of, found.First)
 	return reply.JSON(r, &balancePage[erc20Balance, *erc20Balance]{
 		next: a.nextBalances(&b, next), native: of.native(b.native), name: "erc20TokenBalances",
-		items: items[erc20Balance, *erc20Balance]{len(shown), func(i int, x *erc20Balance) { *x = shown[i] }},
+		items: items[erc20Balance, *erc20Balance]{len(shown), func(i int, x *erc20Balance) { *x = shown[i].erc20Balance }},
 	})
+}
+
+// placedBalance is a balance and the position of a page that begins after it.
+type placedBalance struct {
+	erc20Balance
+	position []byte
 }
 
 // balanceOfGas bounds a call of balanceOf. Tokens behind proxies that compute balances use some tens of thousands.
@@ -213,7 +220,7 @@ const balanceOfGas = 1_000_000
 
 // erc20Balances returns the balances of a page of sums that are above 0. What the contract reports counts; the sum of
 // the transfers counts only if it reports nothing and the sum is possible and complete.
-func (a *API) erc20Balances(ctx context.Context, of *Chain, wallet common.Address, found *evm.TokenSumPage) ([]erc20Balance, error) {
+func (a *API) erc20Balances(ctx context.Context, of *Chain, wallet common.Address, found *evm.TokenSumPage) ([]placedBalance, error) {
 	contracts := make([]common.Address, len(found.Sums))
 	for i := range contracts {
 		contracts[i] = found.Sums[i].Contract
@@ -226,13 +233,13 @@ func (a *API) erc20Balances(ctx context.Context, of *Chain, wallet common.Addres
 	if err != nil {
 		return nil, err
 	}
-	var shown []erc20Balance
+	var shown []placedBalance
 	for i := range found.Sums {
 		one := &found.Sums[i]
 		if d.standard(one.Contract) != chain.ERC20 {
 			continue
 		}
-		x := erc20Balance{erc20Token: d.erc20(one.Contract), ChainID: number(of.ChainID), Source: sourceContract, position: one.Position}
+		x := erc20Balance{erc20Token: d.erc20(one.Contract), ChainID: number(of.ChainID), Source: sourceContract}
 		sum, over := uint256.FromBig(one.Sum)
 		possible := !over && one.Sum.Sign() >= 0
 		switch balance := reported[i]; {
@@ -247,7 +254,7 @@ func (a *API) erc20Balances(ctx context.Context, of *Chain, wallet common.Addres
 			continue
 		}
 		if x.Balance != (amount{}) {
-			shown = append(shown, x)
+			shown = append(shown, placedBalance{x, one.Position})
 		}
 	}
 	return shown, nil

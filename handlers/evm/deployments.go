@@ -41,7 +41,6 @@ type erc721Transfer struct {
 	Token    erc721Token   `json:"erc721Token"`
 }
 
-// messageInfo appears under two names: the documented one and that of the generated clients.
 // transfers are the transfers of a transaction.
 type transfers struct {
 	ERC20   []erc20Transfer   `json:"erc20Transfers"`
@@ -49,6 +48,7 @@ type transfers struct {
 	ERC1155 []erc1155Transfer `json:"erc1155Transfers"`
 }
 
+// messageInfo appears under two names: the documented one and that of the generated clients.
 type messageInfo struct {
 	InterchainMessageID string `json:"interchainMessageId,omitempty"`
 	TeleporterMessageID string `json:"teleporterMessageId,omitempty"`

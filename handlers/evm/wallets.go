@@ -47,11 +47,10 @@ func (d *directory) internal(f *chain.Frame) internalTransaction {
 	return shown
 }
 
-// readWallet parses the parameters that lists of a wallet share. empty reports that the block range is empty, and last
-// is the last block that the list needs, nil for all.
-func (a *API) readWallet(r operation.Request, of *Chain, operation string) (want evm.WalletQuery, p query.Page, last *uint64, empty bool, err error) {
+// readWallet parses the parameters that lists of a wallet share. It fails if the index does not have all of their blocks yet.
+func (a *API) readWallet(r operation.Request, of *Chain, operation string) (want evm.WalletQuery, p query.Page, err error) {
 	if want.Wallet, err = address(r); err != nil {
-		return
+		return want, p, err
 	}
 	q := r.Query
 	want.Start, want.End = q.Optional("startBlock"), q.Optional("endBlock")
@@ -68,28 +67,26 @@ func (a *API) readWallet(r operation.Request, of *Chain, operation string) (want
 	}
 	p = q.Page(paging.List{Key: a.key, Operation: operation, Filters: filters})
 	want.Limit, want.After = p.Size, p.After
-	if end := want.End; end != nil {
-		if empty = *end == 0 || want.Start != nil && *want.Start == *end; !empty {
-			before := *end - 1
-			last = &before
-		}
+	if err := q.Err(); err != nil {
+		return want, p, err
 	}
-	return want, p, last, empty, q.Err()
+	var last *uint64
+	if end := want.End; end != nil && *end > 0 && (want.Start == nil || *want.Start < *end) {
+		before := *end - 1
+		last = &before
+	}
+	_, err = current(r, of, last)
+	return want, p, err
 }
 
 func (a *API) listInternals(ctx context.Context, r operation.Request, of *Chain) error {
-	want, p, last, empty, err := a.readWallet(r, of, "internal transactions")
+	want, p, err := a.readWallet(r, of, "internal transactions")
 	if err != nil {
 		return err
 	}
-	if _, err := current(r, of, last); err != nil {
+	found, err := of.Index.Internals(ctx, want)
+	if err != nil {
 		return err
-	}
-	found := new(evm.InternalPage)
-	if !empty {
-		if found, err = of.Index.Internals(ctx, want); err != nil {
-			return err
-		}
 	}
 	parties := make([]common.Address, 0, 2*len(found.Internals))
 	for i := range found.Internals {
@@ -134,18 +131,13 @@ func moved(t *chain.Transfer) nft {
 }
 
 func (a *API) listTransfers(ctx context.Context, r operation.Request, of *Chain) error {
-	want, p, last, empty, err := a.readWallet(r, of, "ERC-1155 transfers")
+	want, p, err := a.readWallet(r, of, "ERC-1155 transfers")
 	if err != nil {
 		return err
 	}
-	if _, err := current(r, of, last); err != nil {
+	found, err := of.Index.Transfers(ctx, want)
+	if err != nil {
 		return err
-	}
-	found := new(evm.TransferPage)
-	if !empty {
-		if found, err = of.Index.Transfers(ctx, want); err != nil {
-			return err
-		}
 	}
 	parties := make([]common.Address, 0, 2*len(found.Transfers))
 	tokens := make([]nft, 0, len(found.Transfers))

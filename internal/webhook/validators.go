@@ -232,7 +232,8 @@ func (b *validatorBlock) below(ctx context.Context, f *ValidatorFilter) ([]Event
 			return nil, err
 		}
 		all := slices.DeleteFunc(page.Validators, func(v *registry.L1Validator) bool {
-			return removed[v.ValidationID] || !f.selects(v.NodeID, v.SubnetID)
+			before := !v.Removed.IsZero() && v.Removed.Before(b.Time)
+			return before || removed[v.ValidationID] || !f.selects(v.NodeID, v.SubnetID)
 		})
 		of := make([]ids.ID, len(all))
 		for i, v := range all {

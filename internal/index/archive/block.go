@@ -152,15 +152,14 @@ func (r *reader) timed(ctx context.Context, number uint64) (*Block, error) {
 	if err != nil || !b.Time.IsZero() {
 		return b, err
 	}
-	if b.Number >= r.from && b.Number <= r.to && !r.known.IsZero() {
-		b.Time = r.known
-		return b, nil
-	}
 	from, at, err := r.advanced(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	r.from, r.to, r.known = from, b.Number, at
+	if from != r.from {
+		r.to = 0
+	}
+	r.from, r.to, r.known = from, max(b.Number, r.to), at
 	b.Time = at
 	return b, nil
 }
@@ -169,6 +168,9 @@ func (r *reader) timed(ctx context.Context, number uint64) (*Block, error) {
 // of the last accepted AdvanceTimeTx, or of the genesis.
 func (r *reader) advanced(ctx context.Context, b *Block) (from uint64, at time.Time, err error) {
 	for b.Number > 0 {
+		if b.Number >= r.from && b.Number <= r.to && !r.known.IsZero() {
+			return r.from, r.known, nil
+		}
 		parent, err := r.read(ctx, b.Number-1)
 		if err != nil {
 			return 0, time.Time{}, err

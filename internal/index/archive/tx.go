@@ -14,6 +14,7 @@ import (
 	"quorate/internal/chain/ledger"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/xchain"
+	"quorate/internal/index/container"
 	"quorate/internal/index/lookup"
 	"quorate/internal/store"
 )
@@ -107,6 +108,9 @@ func (c *Chain) genesisTx(bytes []byte) (*Tx, error) {
 // early returns a transaction that the X-Chain accepted before it had blocks.
 func (r *reader) early(ctx context.Context, id ids.ID, place uint64) (*Tx, error) {
 	kept, err := r.containers.Get(ctx, r.view, place)
+	if errors.Is(err, container.ErrMissing) {
+		return nil, fmt.Errorf("%w: transaction %s", ErrNotStored, id)
+	}
 	if err != nil {
 		return nil, err
 	}

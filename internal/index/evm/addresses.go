@@ -49,9 +49,7 @@ func (a *application) addresses(tx *evm.Transaction, at place, transfers []evm.T
 		t := &transfers[i]
 		add(t.From, otherTxs)
 		add(t.To, otherTxs)
-		if tx.Success { // otherwise the node made up the log
-			a.tokenTransfer(t, at)
-		}
+		a.tokenTransfer(t, at)
 	}
 	for i := range tx.Frames {
 		f := &tx.Frames[i]
@@ -157,12 +155,11 @@ func (r *Index) NativeTransactions(ctx context.Context, q WalletQuery) (*Transac
 		return nil, err
 	}
 	defer s.close()
-	first, err := s.covered(ctx, AddressTransactions)
-	if err != nil {
+	p := new(TransactionPage)
+	if p.First, err = s.covered(ctx, AddressTransactions); err != nil {
 		return nil, err
 	}
-	p := &TransactionPage{First: first}
-	k, ok, err := rangeOf(&q, first, txPlaceSize, false)
+	k, ok, err := rangeOf(&q, p.First, txPlaceSize, false)
 	if err != nil || !ok {
 		return p, err
 	}
@@ -236,12 +233,11 @@ func (r *Index) TokenTransfers(ctx context.Context, standard evm.Standard, q Wal
 		return nil, err
 	}
 	defer s.close()
-	first, err := s.covered(ctx, AddressTransactions)
-	if err != nil {
+	p := new(TransferPage)
+	if p.First, err = s.covered(ctx, AddressTransactions); err != nil {
 		return nil, err
 	}
-	p := &TransferPage{First: first}
-	k, ok, err := rangeOf(&q, first, placeSize, false)
+	k, ok, err := rangeOf(&q, p.First, placeSize, false)
 	if err != nil || !ok {
 		return p, err
 	}
@@ -335,12 +331,11 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 		return nil, err
 	}
 	defer s.close()
-	first, err := s.covered(ctx, AddressTransactions)
-	if err != nil {
+	p := new(InteractionPage)
+	if p.First, err = s.covered(ctx, AddressTransactions); err != nil {
 		return nil, err
 	}
-	p := &InteractionPage{First: first}
-	k, ok, err := rangeOf(&q.WalletQuery, first, txPlaceSize, q.Oldest)
+	k, ok, err := rangeOf(&q.WalletQuery, p.First, txPlaceSize, q.Oldest)
 	if err != nil || !ok {
 		return p, err
 	}

@@ -257,13 +257,14 @@ type application struct {
 	changedSums     []sumKey
 }
 
-// readLogs finds the transfers. Those of transaction i end at ends[i].
+// readLogs finds the transfers. Those of transaction i end at ends[i]. A failed transaction has none: an EVM discards its
+// logs.
 func (a *application) readLogs() {
 	a.transfers, a.ends = a.transfers[:0], a.ends[:0]
 	for i := range a.block.Transactions {
-		logs := a.block.Transactions[i].Logs
-		for j := range logs {
-			a.transfers = append(a.transfers, evm.Transfers(&logs[j])...)
+		tx := &a.block.Transactions[i]
+		for j := 0; tx.Success && j < len(tx.Logs); j++ {
+			a.transfers = append(a.transfers, evm.Transfers(&tx.Logs[j])...)
 		}
 		a.ends = append(a.ends, len(a.transfers))
 	}
