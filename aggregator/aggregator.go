@@ -227,7 +227,7 @@ func (a *Aggregator) Sign(ctx context.Context, req Request) (*Result, error) {
 	case errors.As(err, &failed):
 		outcome = string(failed.Code)
 	}
-	a.metrics.latency.WithLabelValues(outcome, originOf(req)).Observe(time.Since(started).Seconds())
+	a.metrics.latency.WithLabelValues(outcome, req.origin().String()).Observe(time.Since(started).Seconds())
 	return result, err
 }
 
@@ -423,6 +423,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		agg:     a,
 		key:     key,
 		client:  client,
+		origin:  req.origin(),
 		callers: 1,
 		end:     end,
 		message: req.Message,

@@ -27,14 +27,6 @@ type metrics struct {
 	fromMemory prometheus.Counter  // served
 }
 
-// originOf returns the label of a request's origin.
-func originOf(req Request) string {
-	if req.Ahead {
-		return "ahead"
-	}
-	return "client"
-}
-
 var latencyBuckets = []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}
 
 func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (*metrics, error) {
@@ -70,7 +62,7 @@ func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (
 			Name: "quorate_requests_served_total", Help: "Requests by what served them: a message finished before (memory, archive), or a round.",
 		}, []string{"source"}),
 	}
-	m.signed = m.latency.WithLabelValues("signed", originOf(Request{}))
+	m.signed = m.latency.WithLabelValues("signed", OriginClient.String())
 	m.resolved = m.stages.WithLabelValues("set")
 	m.fromMemory = m.served.WithLabelValues("memory")
 	cacheBytes := func(cache string, read func() float64) prometheus.Collector {

@@ -46,6 +46,13 @@ type Request struct {
 	Progress func(Account)
 }
 
+func (r *Request) origin() Origin {
+	if r.Ahead {
+		return OriginAhead
+	}
+	return OriginClient
+}
+
 // ProgressInterval is the least time between two reports of progress.
 const ProgressInterval = 20 * time.Millisecond
 

@@ -19,6 +19,7 @@ type runner struct {
 	agg          *Aggregator
 	key          roundKey
 	client       string // that started it; empty if no client did
+	origin       Origin // of the request that started it
 	callers      int    // that wait for an outcome; guarded by agg.mu
 	end          context.CancelFunc
 	message      *warp.UnsignedMessage
@@ -233,11 +234,7 @@ func (f *runner) file(c *waiter, result *Result) {
 	if f.agg.archive == nil {
 		return
 	}
-	from := OriginAhead
-	if f.client != "" {
-		from = OriginClient
-	}
-	f.agg.archive.putStream(id, result, from)
+	f.agg.archive.putStream(id, result, f.origin)
 	// A message short of its buffer is only good until more validators sign.
 	if result.Weight >= c.want {
 		f.agg.archive.putMessage(id, result)

@@ -64,6 +64,18 @@ const (
 	OriginAhead // signed before a request
 )
 
+// String returns the origin as metrics name it.
+func (o Origin) String() string {
+	switch o {
+	case OriginClient:
+		return "client"
+	case OriginAhead:
+		return "ahead"
+	default:
+		return "unknown"
+	}
+}
+
 // Ends returns the ends of the stream.
 func (s *Stream) Ends(ctx context.Context) (store.LogEnds, error) { return s.rows.Ends(ctx) }
 

@@ -42,8 +42,8 @@ func TestStreamHasEachMessageOnce(t *testing.T) {
 		}
 		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
 			sign(WithClient(ctx, "someone"), a, Request{Message: testMessage(t, "one")})
-			sign(ctx, a, Request{Message: testMessage(t, "two")})
-			sign(ctx, a, Request{Message: testMessage(t, "one"), QuorumPercentage: 50})
+			sign(ctx, a, Request{Message: testMessage(t, "two"), Ahead: true})
+			sign(ctx, a, Request{Message: testMessage(t, "one"), QuorumPercentage: 50, Ahead: true})
 			_, err := a.Sign(ctx, Request{Message: testMessage(t, "one")})
 			require.NoError(t, err)
 			_, err = a.Sign(ctx, Request{Message: testMessage(t, "one"), QuorumPercentageBuffer: 5})
