@@ -36,8 +36,8 @@ type holding struct {
 	touched touch
 }
 
-// supply is the exact sum of all wallets' balances of a token. It may exceed 2^256-1 if the contract's events are
-// inconsistent.
+// supply is an exact sum of transfers: that of all wallets' balances of an ERC-1155 token, or that of one wallet's
+// transfers of an ERC-20 token. It may exceed 2^256-1, or be negative, if the contract's events are inconsistent.
 type supply struct {
 	total, before wide
 	touched       touch
@@ -58,7 +58,7 @@ func (t *touch) by(number uint64) bool {
 	return true
 }
 
-// wide is an integer below 2^320.
+// wide is an integer modulo 2^320. Readers of sums that may be negative take its high part as signed.
 type wide struct {
 	low  uint256.Int
 	high uint64
