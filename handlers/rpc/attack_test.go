@@ -63,6 +63,8 @@ func TestAttackCalls(t *testing.T) {
 		"params 10001 deep":      {`{"jsonrpc":"2.0","id":1,"method":"echo.say","params":` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `}`, `"code":-32700`},
 		"member twice":           {`{"jsonrpc":"2.0","id":1,"id":2,"method":"echo.fail","method":"echo.say"}`, `"id":2`},
 		"body of 1 MiB and more": {`{"jsonrpc":"2.0","id":1,"method":"echo.say","params":{"text":"` + mib + mib + `"}}`, `"code":-32700`},
+		"text of 5000 bytes":     {`{"jsonrpc":"2.0","id":1,"method":"echo.say","params":{"text":"` + mib[:5000] + `"}}`, `"text":"` + mib[:5000] + `"`},
+		"text of 5001 bytes":     {`{"jsonrpc":"2.0","id":1,"method":"echo.say","params":{"text":"` + mib[:5001] + `"}}`, "a text has more than 5000 bytes"},
 		"batch of 300000":        {"[" + strings.Repeat("1,", 300_000) + "1]", `"code":-32700`},
 	} {
 		t.Run(name, func(t *testing.T) {

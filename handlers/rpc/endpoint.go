@@ -145,6 +145,29 @@ func (r *request) Method() (string, error) {
 	return method, err
 }
 
+// maxText is the maximum length of a text among the arguments of a method of this service, in bytes. It is more than that
+// of a key, an alias or an address.
+const maxText = 5000
+
+var errLongText = fmt.Errorf("couldn't unmarshal an argument: a text has more than %d bytes", maxText)
+
+// ReadRequest implements rpc.CodecRequest. It refuses long texts, because the decoder of IDs takes time quadratic in the
+// length of its input.
+func (r *request) ReadRequest(args any) error {
+	if len(r.body) > maxText {
+		for d := json.NewDecoder(bytes.NewReader(r.body)); ; {
+			token, err := d.Token()
+			if err != nil {
+				break // the codec reports it
+			}
+			if text, ok := token.(string); ok && len(text) > maxText {
+				return errLongText
+			}
+		}
+	}
+	return r.CodecRequest.ReadRequest(args)
+}
+
 // Raw is a reply that is JSON already.
 type Raw struct{ JSON []byte }
 

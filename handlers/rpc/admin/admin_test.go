@@ -39,7 +39,7 @@ func TestDBGet(t *testing.T) {
 		{`{"key":"0x"}`, absent},                 // no key
 		{`{"key":""}`, absent},                   // no key
 		{`{}`, absent},                           // no key
-		{`{"key":"0x02` + strings.Repeat("61", store.MaxKey+1) + `00"}`, absent},
+		{`{"key":"0x02` + strings.Repeat("61", store.MaxKey+500) + `00"}`, "couldn't unmarshal an argument: a text has more than 5000 bytes"},
 		{`{"key":"61"}`, "missing 0x prefix to hex encoding"},
 		{`{"key":5}`, "couldn't unmarshal an argument. Ensure arguments are valid and properly formatted. See documentation for example calls"},
 	} {
