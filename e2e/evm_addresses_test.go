@@ -22,7 +22,7 @@ import (
 func optionalIndexes(t *testing.T, node string) []string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "quorate.yaml")
-	text := fmt.Sprintf("networks:\n  local:\n    nodes: [%q]\n    evm_indexes: [address_transactions, token_balances]\n", node)
+	text := fmt.Sprintf("networks:\n  local:\n    nodes: [%q]\n    evm_indexes: [address_transactions, token_balances, chain_metrics]\n", node)
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	return []string{"--config", config}
 }

@@ -346,6 +346,7 @@ func TestEVM(t *testing.T) {
 	t.Run("ERC-1155 balances", func(t *testing.T) { w.requireBalances(t, ctx, s, tip) })
 	t.Run("transactions of addresses", func(t *testing.T) { w.requireAddresses(t, ctx, s, truth) })
 	t.Run("native, ERC-20 and ERC-721 balances", func(t *testing.T) { w.requireTokenBalances(t, ctx, s, tip) })
+	t.Run("metrics", func(t *testing.T) { w.requireMetrics(t, ctx, s, truth) })
 	t.Run("deployments", func(t *testing.T) { w.requireDeployments(t, ctx, s, truth, made, drawers) })
 	t.Run("tokens of a collection", func(t *testing.T) { w.requireTokens(t, ctx, s, tip) })
 	t.Run("average transactions per second", func(t *testing.T) { w.requireTPS(t, ctx, s, truth) })

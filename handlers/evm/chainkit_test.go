@@ -115,6 +115,14 @@ func officialCalls() []call {
 			id:   id, count: 47, pages: 16,
 		},
 		{
+			Call: chainkit.Call{Name: "transactions by day", Path: "metrics.chains.getMetrics", List: "results", Request: map[string]any{"chainId": chain, "metric": "txCount"}},
+			id:   []string{"timestamp"}, count: 30, pages: 1,
+		},
+		{
+			Call: chainkit.Call{Name: "senders by month", Path: "metrics.chains.getMetrics", List: "results", Request: map[string]any{"chainId": chain, "metric": "activeSenders", "timeInterval": "month", "startTimestamp": 5 * 86400, "endTimestamp": 20 * 86400, "pageSize": 4}},
+			id:   []string{"timestamp"}, count: 15, pages: 4,
+		},
+		{
 			Call: chainkit.Call{Name: "a deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": cards.Hex(), "currency": "eur"}},
 		},
 		{
@@ -234,6 +242,7 @@ func TestOfficialClient(t *testing.T) {
 				return mode == compat.Off && documented
 			})
 			made.Require(t, "EVM")
+			made.Require(t, "Chain metrics")
 		})
 	}
 	t.Run("errors", func(t *testing.T) { testClientErrors(t, client) })

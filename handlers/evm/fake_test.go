@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -120,6 +121,8 @@ type fake struct {
 	askedContract []common.Address
 	askedTokens   int
 	askedNative   uint64
+	askedPeriods  evm.PeriodQuery
+	begins        uint64 // the first block of the periods
 }
 
 func newFake() *fake {
@@ -423,6 +426,29 @@ func (f *fake) ICMLog(context.Context, evm.ICMPosition, int) (evm.ICMLog, error)
 func (f *fake) Days(_ context.Context, before int64, limit int) ([]evm.Day, error) {
 	all := slices.DeleteFunc(slices.Clone(f.days), func(d evm.Day) bool { return before != 0 && d.Start >= before })
 	return all[:min(limit, len(all))], f.err
+}
+
+// Periods lists days, the newest first. Value i of each has what is easy to tell.
+func (f *fake) Periods(_ context.Context, q evm.PeriodQuery) (*evm.PeriodPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.askedPeriods = q
+	p := &evm.PeriodPage{First: f.begins}
+	for start := uint64(30 * 86400); start > 0; start -= 86400 {
+		if q.Before != nil && start >= *q.Before || q.From != nil && start < *q.From {
+			continue
+		}
+		if len(p.Periods) == q.Limit {
+			p.More = true
+			break
+		}
+		p.Periods = append(p.Periods, evm.Period{
+			Start: start, Transactions: 4, GasUsed: 6, Fees: big.NewInt(7), GasPrices: big.NewInt(10), MaxGasPrice: *uint256.NewInt(9), Elapsed: 2000,
+			MaxGas: evm.Rate{Amount: 8, Milliseconds: 500}, MaxTransactions: evm.Rate{Amount: 1, Milliseconds: 250}, Addresses: 11, Senders: 12,
+			AllTransactions: 13, AllAddresses: 14,
+		})
+	}
+	return p, f.err
 }
 
 func (f *fake) Contracts(_ context.Context, addresses []common.Address) ([]*evm.Contract, error) {

@@ -49,7 +49,7 @@ var (
 
 // Operations returns the operations on EVM chains and on ICM messages.
 func (a *API) Operations() []operation.Operation {
-	return slices.Concat(a.chainOperations(), a.addressOperations(), a.balanceOperations(), a.icmOperations())
+	return slices.Concat(a.chainOperations(), a.addressOperations(), a.balanceOperations(), a.icmOperations(), a.metricOperations())
 }
 
 func (a *API) chainOperations() []operation.Operation {

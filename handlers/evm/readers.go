@@ -40,6 +40,7 @@ type Index interface {
 	// Days returns days with transactions, newest first: those before the day that begins at before, in Unix seconds,
 	// or all if it is 0.
 	Days(ctx context.Context, before int64, limit int) ([]evm.Day, error)
+	Periods(ctx context.Context, q evm.PeriodQuery) (*evm.PeriodPage, error)
 	ICMList(ctx context.Context, q evm.ICMQuery) ([]evm.ICMEntry, error)
 	// ICMMessages returns the events of messages on this chain, in the order of the IDs.
 	ICMMessages(ctx context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error)

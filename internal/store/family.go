@@ -152,6 +152,11 @@ var (
 	// blocks it covers. FamilyEVMTokenBalanceAt has the height, too, and holds what the sum was from there on.
 	FamilyEVMTokenBalance   = twins(97, "evm_token_balance")
 	FamilyEVMTokenBalanceAt = twins(98, "evm_token_balance_at")
+	// FamilyEVMPeriod has what the blocks of an hour, day, week or month add up to: p goes on with the interval, k is the
+	// first second. The row whose p is the chain says which blocks it covers. FamilyEVMActor has the hours when addresses
+	// were last active: p goes on with the address, k is empty.
+	FamilyEVMPeriod = twins(100, "evm_period")
+	FamilyEVMActor  = twins(101, "evm_actor")
 
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.

@@ -126,6 +126,8 @@ func appendWide(b []byte, w *wide) []byte {
 	return binary.AppendUvarint(appendUint256(b, &w.low), w.high)
 }
 
+func (r *reader) wide() wide { return wide{low: r.uint256(), high: r.Number()} }
+
 // big returns the integer. Its high part is negative if transfers took more than they gave.
 func (w *wide) big() *big.Int {
 	n := new(big.Int).Lsh(big.NewInt(int64(w.high)), 256)
@@ -315,7 +317,7 @@ func (t *tokenSums) read(ctx context.Context, rows []store.Row) error {
 			continue // no transfer yet
 		}
 		v := read(row.V)
-		total := wide{low: v.uint256(), high: v.Number()}
+		total := v.wide()
 		if err := v.End(); err != nil {
 			return err
 		}

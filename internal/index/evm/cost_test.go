@@ -20,6 +20,7 @@ func TestCost(t *testing.T) {
 	families := map[evm.Optional][]store.Family{
 		evm.AddressTransactions: {store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer},
 		evm.TokenBalances:       {store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt},
+		evm.ChainMetrics:        {store.FamilyEVMPeriod, store.FamilyEVMActor},
 	}
 	documentation, err := os.ReadFile("../../../docs/data-api.md")
 	require.NoError(t, err)

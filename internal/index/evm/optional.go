@@ -25,10 +25,13 @@ const (
 	// each of which has a row, and a row for each block that changed it. With the traffic of bench/evm that is 0.6 rows and
 	// 43 bytes a transaction before compression.
 	TokenBalances Optional = "token_balances"
+	// ChainMetrics sums up the blocks of hours, days, weeks and months, and counts the addresses in them. A block changes
+	// four rows, and an address has a row, which changes at most once per hour.
+	ChainMetrics Optional = "chain_metrics"
 )
 
 // Optionals returns all optional indexes.
-func Optionals() []Optional { return []Optional{AddressTransactions, TokenBalances} }
+func Optionals() []Optional { return []Optional{AddressTransactions, TokenBalances, ChainMetrics} }
 
 // OffError means that an optional index is off.
 type OffError struct{ Index Optional }
@@ -37,10 +40,14 @@ func (e *OffError) Error() string { return fmt.Sprintf("index %s is off", e.Inde
 
 // family returns the family that has the row of the covered blocks.
 func (o Optional) family() store.Family {
-	if o == TokenBalances {
+	switch o {
+	case TokenBalances:
 		return store.FamilyEVMTokenBalance
+	case ChainMetrics:
+		return store.FamilyEVMPeriod
+	default:
+		return store.FamilyEVMAddressTx
 	}
-	return store.FamilyEVMAddressTx
 }
 
 // optional is an optional index of a Projection.
@@ -52,9 +59,13 @@ type optional struct {
 	first uint64
 }
 
+func (t *Projection) optionals() []*optional {
+	return []*optional{&t.addressTxs, &t.tokenBalances, &t.chainMetrics}
+}
+
 // With turns on optional indexes of a new projection.
 func (t *Projection) With(optionals ...Optional) *Projection {
-	for _, o := range []*optional{&t.addressTxs, &t.tokenBalances} {
+	for _, o := range t.optionals() {
 		o.on = o.on || slices.Contains(optionals, o.index)
 	}
 	return t

@@ -32,6 +32,7 @@ func Form() index.Form {
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
 			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList, store.FamilyEVMICMLog,
 			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
+			store.FamilyEVMPeriod, store.FamilyEVMActor,
 		},
 	}
 }
@@ -76,6 +77,10 @@ type Projection struct {
 	untraced                  openRange
 	emitters                  map[common.Address]struct{} // contracts already listed
 	addressTxs, tokenBalances optional
+	chainMetrics              optional
+	periods                   [len(intervals)]*running
+	actors                    *recent.Map[common.Address, actor]
+	acting                    map[common.Address]bool     // addresses of the current block, and whether they send
 	listed                    map[common.Address]struct{} // addresses of the current transaction
 	holdings                  *recent.Map[holdingKey, *holding]
 	supplies                  *recent.Map[tokenKey, *supply]
@@ -94,7 +99,8 @@ var _ index.Projection[*evm.Block] = (*Projection)(nil)
 func NewProjection(networkID uint32, blockchainID ids.ID) *Projection {
 	t := &Projection{
 		blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000},
-		addressTxs: optional{index: AddressTransactions}, tokenBalances: optional{index: TokenBalances}, listed: make(map[common.Address]struct{}),
+		addressTxs: optional{index: AddressTransactions}, tokenBalances: optional{index: TokenBalances}, chainMetrics: optional{index: ChainMetrics},
+		listed: make(map[common.Address]struct{}), acting: make(map[common.Address]bool),
 	}
 	t.reset()
 	return t
@@ -127,7 +133,11 @@ func (t *Projection) reset() {
 	t.ranges = [2]uint64{}
 	t.untraced = openRange{}
 	t.emitters = make(map[common.Address]struct{})
-	t.addressTxs.begun, t.tokenBalances.begun = false, false
+	for _, o := range t.optionals() {
+		o.begun = false
+	}
+	t.periods = [len(intervals)]*running{}
+	t.actors = recent.New[common.Address, actor](t.caches.holdings)
 	t.holdings = recent.New[holdingKey, *holding](t.caches.holdings)
 	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
 	t.sums = recent.New[sumKey, *supply](t.caches.holdings)
@@ -138,6 +148,7 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 	if err := t.begin(ctx, r, block); err != nil {
 		return err
 	}
+	parentTime := t.head.tip.Time
 	t.head.tip = refOf(block)
 	if err := t.again(ctx, r, batch); err != nil {
 		return err
@@ -148,12 +159,12 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 	if err := t.beginICMLog(ctx, r, batch); err != nil {
 		return err
 	}
-	for _, o := range []*optional{&t.addressTxs, &t.tokenBalances} {
+	for _, o := range t.optionals() {
 		if err := t.beginOptional(ctx, r, batch, o); err != nil {
 			return err
 		}
 	}
-	a := &application{Projection: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip)}
+	a := &application{Projection: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip), parentTime: parentTime}
 	a.readLogs()
 	if err := a.resolve(ctx, r); err != nil {
 		return err
@@ -166,6 +177,9 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 	}
 	a.balances()
 	a.sumBalances()
+	if err := a.changePeriods(ctx, r); err != nil {
+		return err
+	}
 	if n := uint64(len(block.Transactions)); n > 0 {
 		t.head.txs, t.head.busy = t.head.txs+n, block.Number
 		batch.Put(store.FamilyEVMDay, store.PK{P: t.chain.partition(), K: uint64Key(block.Time / daySeconds)}, countBytes(t.head.txs))
@@ -195,7 +209,7 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 	if len(t.emitters) >= t.caches.emitters {
 		clear(t.emitters)
 	}
-	if !next || t.holdings.Full() || t.supplies.Full() || t.sums.Full() {
+	if !next || t.holdings.Full() || t.supplies.Full() || t.sums.Full() || t.actors.Full() {
 		committed, err := readHead(ctx, r, &t.chain)
 		switch {
 		case err != nil:
@@ -207,6 +221,7 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 			t.holdings.Forget(committed.tip.Number)
 			t.supplies.Forget(committed.tip.Number)
 			t.sums.Forget(committed.tip.Number)
+			t.actors.Forget(committed.tip.Number)
 		}
 		if !next {
 			// The batches behind the caches may not have been written.
@@ -248,6 +263,8 @@ type application struct {
 	block *evm.Block
 	batch *store.Batch
 	ref   []byte // the block's reference, encoded
+	// parentTime is the time of the block before.
+	parentTime uint64
 	// lists holds the partitions of the transaction lists, by outcome.
 	lists [2][]byte
 
