@@ -33,7 +33,7 @@ export function charts(main, live) {
       const i = r.buckets.findIndex((b) => b.count >= share * r.count);
       return i < 0 ? `more than ${limits.at(-1)}` : `at most ${limits[i]}`;
     };
-    latencyText.textContent = `${number(r.count)} requests, ${milliseconds((1000 * r.seconds) / r.count)} on average. Half of them took ${at(0.5)}, 99 of 100 ${at(0.99)}.`;
+    latencyText.textContent = `${number(r.count)} ${r.count === 1 ? "request" : "requests"} since the service started, ${milliseconds((1000 * r.seconds) / r.count)} on average. Half of them took ${at(0.5)}, 99 of 100 ${at(0.99)}.`;
     const data = [counts.map((_, i) => i), counts];
     if (latencyPlot) {
       latencyPlot.u.setData(data);

@@ -1,4 +1,4 @@
-import { h, ask, copyButton, milliseconds, name, node, number, percent, share, stamp, subnet, table, time, weight, when, PRIMARY } from "./dom.js";
+import { h, ask, copied, copyButton, facts, lookupURL, milliseconds, moment, name, node, number, offerNetworks, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 import { reasons } from "./rounds.js";
 
 const EVERY = 5000; // ms between two looks for newer messages
@@ -97,12 +97,7 @@ export function messages(main, live, query) {
   const gapRow = (m) => ["—", "—", `${number(m.missed)} signed messages could not be stored`, "—", "—", "", ""];
 
   function onStatus() {
-    const names = (live.status?.networks ?? []).map((n) => n.name);
-    if (!names.length || [...network.options].map((o) => o.value).join() === names.join()) return;
-    const want = network.value || query.get("network");
-    network.replaceChildren(...names.map((n) => h("option", { value: n }, n)));
-    if (names.includes(want)) network.value = want;
-    read();
+    if (offerNetworks(network, live.status, query.get("network"))) read();
   }
 
   onStatus();
@@ -141,7 +136,7 @@ function described(network, m) {
       facts([
         ["Message ID", copied(m.messageId)],
         ["Source blockchain", m.sourceBlockchainId === PRIMARY ? "P-Chain" : copied(m.sourceBlockchainId, messagesURL(network, m.sourceBlockchainId))],
-        ["Signed", h("span", {}, when(m.signedAt), ` · ${stamp(m.signedAt)}`)],
+        ["Signed", moment(m.signedAt / 1000)],
         ["Asked by", { client: "A client", ahead: "Pre-aggregation: it was signed ahead of requests" }[m.origin] ?? "Not known: an earlier version stored it"],
         ["Signing subnet", subnet(network, m.signingSubnetId)],
         ["P-Chain height", number(m.pChainHeight)],
@@ -158,16 +153,13 @@ function described(network, m) {
   ];
 }
 
-const facts = (rows) => h("dl", { class: "facts-of" }, rows.map(([title, content]) => h("div", {}, h("dt", {}, title), h("dd", {}, content))));
-const copied = (text, href = null) => h("span", { class: "copied" }, href ? h("a", { href }, h("code", {}, text)) : h("code", {}, text), copyButton(text));
-
 function value(network, { kind, value: text }) {
-  if (kind === "time") return time(Number(text));
+  if (kind === "time") return moment(Number(text));
   if (kind === "blockchain" && text === PRIMARY) return "P-Chain";
   if (kind === "blockchain") return copied(text, messagesURL(network, text));
   if (kind === "subnet") return copied(text, `#/subnet?${new URLSearchParams({ network, id: text })}`);
-  if (kind === "node") return copied(text, `#/lookup?${new URLSearchParams({ network, q: text })}`);
-  if (["address", "icm"].includes(kind)) return copied(text);
+  if (kind === "node") return copied(text, lookupURL(network, text));
+  if (["address", "icm"].includes(kind) && [42, 66].includes(text.length)) return copied(text, lookupURL(network, text));
   return kind === "hex" ? h("code", {}, text) : text;
 }
 
