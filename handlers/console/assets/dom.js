@@ -117,6 +117,11 @@ export function table(caption, columns, rows) {
 
 const row = (columns, cells) => h("tr", {}, cells.map((cell, i) => h("td", { class: columns[i].right ? "right" : null, "data-label": columns[i].title ?? columns[i] }, cell)));
 
+const narrow = matchMedia("(max-width: 700px)");
+
+/** How many rows a list has before the next page: fewer on a phone, where each row is high. */
+export const pageSize = (most, fewest = 10) => (narrow.matches ? fewest : most);
+
 /** A table that read fills with {rows, next}, given next of the page before or "". none is its text without rows; null makes it null. */
 export async function paged(caption, columns, none, read) {
   let { rows, next } = await read("");

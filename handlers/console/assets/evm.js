@@ -1,8 +1,8 @@
 // What EVM chains have: transactions, blocks, addresses and messages between chains. Each function takes what is looked
 // up, {network, text, live, on}, and returns elements, or null if there is nothing.
-import { h, amount, ask, copied, facts, link, lookupURL, milliseconds, moment, name, number, paged, stamp, table, when } from "./dom.js";
+import { h, amount, ask, copied, facts, link, lookupURL, milliseconds, moment, name, number, paged, pageSize, stamp, table, when } from "./dom.js";
 
-const SIZE = 25;
+const SIZE = pageSize(25);
 const NO_CHAIN = "No EVM chain is indexed here. To index chains, set record of the network to all and name them in evm.";
 
 /** The IDs of the network's EVM chains that are indexed. */

@@ -1,4 +1,4 @@
-import { h, ask, copied, copyButton, facts, lookupURL, milliseconds, moment, name, node, number, offerNetworks, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
+import { h, ask, copied, copyButton, facts, lookupURL, milliseconds, moment, name, node, number, offerNetworks, pageSize, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 import { reasons } from "./rounds.js";
 
 const EVERY = 5000; // ms between two looks for newer messages
@@ -21,6 +21,14 @@ export function messages(main, live, query) {
   const result = h("select", { id: "result", onchange: go }, Object.entries(RESULTS).map(([value, title]) => h("option", { value }, title)));
   result.value = query.get("result") in RESULTS ? query.get("result") : "all";
   const id = h("input", { id: "of", type: "search", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "A message, chain or subnet", value: query.get("id") ?? "" });
+  const example = h("button", { type: "button", id: "messages-example", hidden: true, onclick: async () => {
+    try {
+      const { messages: [newest] } = await ask(`api/messages?${new URLSearchParams({ network: network.value, limit: 1 })}`);
+      id.value = newest?.sourceBlockchainId ?? "";
+    } catch (error) {
+      list.replaceChildren(h("p", { class: "empty" }, error.message));
+    }
+  } }, "Use an example");
   const form = h("form", { class: "card find", role: "search", onsubmit: (e) => {
     e.preventDefault();
     go();
@@ -28,7 +36,7 @@ export function messages(main, live, query) {
     h("div", { class: "field grow" }, h("label", { for: "of" }, "Only those with this ID"), id),
     h("div", { class: "field" }, h("label", { for: "result" }, "Result"), result),
     h("div", { class: "field" }, h("label", { for: "messages-network" }, "Network"), network),
-    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Filter")));
+    h("div", { class: "buttons" }, example, h("button", { type: "submit", class: "primary" }, "Filter")));
   const list = h("section", { class: "card", id: "archive", "aria-label": "Messages" }, h("p", { class: "muted" }, "…"));
   main.append(form, list, verifier(() => network.value));
 
@@ -41,7 +49,7 @@ export function messages(main, live, query) {
 
   async function read() {
     if (!network.value) return;
-    const of = new URLSearchParams({ network: network.value });
+    const of = new URLSearchParams({ network: network.value, limit: pageSize(25) });
     for (const key of ["before", "id"]) if (query.get(key)) of.set(key, query.get(key));
     let page = { messages: [], before: null, newest: 0, oldest: 1 };
     let failures = [];
@@ -97,6 +105,7 @@ export function messages(main, live, query) {
   const gapRow = (m) => ["—", "—", `${number(m.missed)} signed messages could not be stored`, "—", "—", "", ""];
 
   function onStatus() {
+    example.hidden = !live.status?.example || query.has("id");
     if (offerNetworks(network, live.status, query.get("network"))) read();
   }
 
@@ -167,7 +176,7 @@ function value(network, { kind, value: text }) {
 function verifier(network) {
   const text = h("textarea", { id: "signed", rows: "3", spellcheck: "false", autocomplete: "off", placeholder: "0x… a signed Warp message" });
   const quorum = h("input", { id: "verify-quorum", type: "number", min: "1", max: "100", value: "67" });
-  const height = h("input", { id: "verify-height", type: "number", min: "0", placeholder: "the proposed height" });
+  const height = h("input", { id: "verify-height", type: "number", min: "0", placeholder: "proposed" });
   const id = h("input", { id: "verify-subnet", spellcheck: "false", autocomplete: "off", placeholder: "the source chain's" });
   const verdict = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
   const example = h("button", { type: "button", onclick: async () => {

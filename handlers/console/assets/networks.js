@@ -1,4 +1,4 @@
-import { h, ask, copyButton, figure, lookupURL, milliseconds, networkOf, node, number, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
+import { h, ask, copyButton, figure, lookupURL, milliseconds, networkOf, node, number, pageSize, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 
 /** The page of networks: how much of each subnet is connected. */
 export function networks(main, live) {
@@ -50,7 +50,6 @@ export function connection(v) {
 }
 
 const EVERY = 5000; // ms between two looks at the connections
-const MANY = 50, FEW = 20; // validators on a page, and on that of a phone
 
 /** The page of a subnet: its validators and how they are connected. */
 export function subnetPage(main, live, query) {
@@ -75,7 +74,7 @@ export function subnetPage(main, live, query) {
   }
 
   async function read() {
-    const limit = matchMedia("(max-width: 700px)").matches ? FEW : MANY;
+    const limit = pageSize(50);
     const offset = Number(query.get("offset")) || 0;
     const asked = new URLSearchParams({ network, subnet: id, limit });
     for (const key of ["state", "offset"]) if (query.get(key)) asked.set(key, query.get(key));

@@ -1,8 +1,8 @@
 // What the P- and the X-Chain have: transactions, blocks, assets, subnets, blockchains, and what addresses own. Each
 // function takes what is looked up, {network, text, live}, and returns elements, or null if there is nothing.
-import { h, amount, ask, copied, facts, link, lookupURL, moment, name, number, paged, percent, subnet, table, time, weight, when, PRIMARY } from "./dom.js";
+import { h, amount, ask, copied, facts, link, lookupURL, moment, name, number, paged, pageSize, percent, subnet, table, time, weight, when, PRIMARY } from "./dom.js";
 
-const SIZE = 25;
+const SIZE = pageSize(25);
 const TITLES = { "p-chain": "P-Chain", "x-chain": "X-Chain" };
 
 export const api = (network, path, query = {}) => ask(`../v1/networks/${encodeURIComponent(network)}/${path}?${new URLSearchParams(query)}`);

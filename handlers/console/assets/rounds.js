@@ -27,7 +27,7 @@ export function rounds(main, live, query) {
   const more = {
     quorumPercentageBuffer: h("input", { id: "buffer", type: "number", min: "0", max: "99", placeholder: "0" }),
     signingSubnetId: h("input", { id: "subnet", spellcheck: "false", autocomplete: "off", placeholder: "the source chain's" }),
-    pChainHeight: h("input", { id: "height", type: "number", min: "0", placeholder: "the proposed height" }),
+    pChainHeight: h("input", { id: "height", type: "number", min: "0", placeholder: "proposed" }),
     verifyingBlockchainId: h("input", { id: "destination", spellcheck: "false", autocomplete: "off", placeholder: "none: the height decides" }),
     justification: h("input", { id: "justification", spellcheck: "false", autocomplete: "off", placeholder: "0x…" }),
   };

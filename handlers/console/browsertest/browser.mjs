@@ -65,7 +65,7 @@ const loaded = {
   messages: (page) => page.locator("#archive tbody tr").first().waitFor(),
   message: (page) => page.locator("section[aria-label=Content] dd").first().waitFor(),
   networks: (page) => page.locator(".meter").first().waitFor(),
-  subnet: (page) => page.locator("#validators tbody tr").nth(19).waitFor(),
+  subnet: (page) => page.locator("#validators tbody tr").nth(9).waitFor(),
   index: (page) => page.locator("[role=progressbar]").first().waitFor(),
   charts: async (page) => {
     await page.locator("#latency canvas").waitFor();
@@ -203,7 +203,9 @@ await check("messages are shown that were signed before the page was opened", { 
   await page.locator("#archive tbody tr").first().waitFor();
   assert.ok(await page.locator("#of").inputValue());
   await open(page, "messages");
-  await page.locator("#archive tbody tr").nth(20).waitFor();
+  await page.locator("#messages-example").click();
+  await page.waitForFunction(() => document.getElementById("of").value.length > 40);
+  await page.locator("#archive tbody tr").nth(9).waitFor();
   const newest = await page.locator("#archive tbody a", { hasText: "Details" }).first().getAttribute("href");
   await page.locator("#archive a", { hasText: "Older" }).click();
   await page.locator("#archive a", { hasText: "Newest" }).waitFor();
@@ -213,6 +215,7 @@ await check("messages are shown that were signed before the page was opened", { 
   const failed = page.locator("#archive tr", { hasText: "QUORUM_NOT_REACHED" }).first();
   await failed.locator("summary").click();
   await failed.locator("tbody code").first().waitFor();
+  await page.locator("#archive p", { hasText: "of this process since it started" }).waitFor();
   await wide(page);
   await shoot(page, "messages-failed-phone");
   await failed.locator("a", { hasText: "Try again" }).click();
@@ -424,10 +427,21 @@ await check("addresses of EVM chains and messages between chains have pages", { 
   await section(page, "Transactions").locator("p", { hasText: "evm_indexes" }).waitFor();
 });
 
+await check("charts have time ranges, and an index at the tip shows its lag", {}, async (page) => {
+  await open(page, "charts");
+  await loaded.charts(page);
+  await page.locator("#tps-span").selectOption("8");
+  await page.locator("section p", { hasText: /^8 days/ }).waitFor();
+  await open(page, "index");
+  const tip = page.locator(".card", { hasText: "At the tip" }).first();
+  await tip.locator("dt", { hasText: "Blocks behind" }).waitFor();
+  assert.equal(await tip.locator("dt", { hasText: "Blocks a second" }).count(), 0);
+});
+
 await check("an alias names its network", {}, async (page) => {
   await open(page, "subnet?network=fuji&id=11111111111111111111111111111111LpoYY");
   await page.locator("section[aria-label=Subnet] dd", { hasText: "60" }).first().waitFor();
-  await page.locator("#validators tbody tr").nth(19).waitFor();
+  await page.locator("#validators tbody tr").nth(9).waitFor();
   await open(page, "message?network=testnet&number=1");
   await loaded.message(page);
 });
