@@ -22,8 +22,8 @@ func TestConsoleShowsRequiredSubnets(t *testing.T) {
 	require.Empty(t, shown, "the sets are not known yet")
 	require.Zero(t, all)
 	c.Follow(map[ids.ID]*validators.Set{
-		large:    validators.NewSet(large, 1, snow.WarpSet{TotalWeight: 4}),
-		ids.ID{}: validators.NewSet(ids.ID{}, 1, snow.WarpSet{TotalWeight: 9}),
+		large: validators.NewSet(large, 1, snow.WarpSet{TotalWeight: 4}),
+		{}:    validators.NewSet(ids.ID{}, 1, snow.WarpSet{TotalWeight: 9}),
 	})
 	shown, all = n.subnets("fuji", c)
 	require.Equal(t, 2, all)
