@@ -23,8 +23,8 @@ export function messages(main, live, query) {
   const id = h("input", { id: "of", type: "search", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "A message, chain or subnet", value: query.get("id") ?? "" });
   const example = h("button", { type: "button", id: "messages-example", hidden: true, onclick: async () => {
     try {
-      const { messages: [newest] } = await ask(`api/messages?${new URLSearchParams({ network: network.value, limit: 1 })}`);
-      id.value = newest?.sourceBlockchainId ?? "";
+      const { messages } = await ask(`api/messages?${new URLSearchParams({ network: network.value, limit: 10 })}`);
+      id.value = messages.find((m) => m.sourceBlockchainId)?.sourceBlockchainId ?? "";
     } catch (error) {
       list.replaceChildren(h("p", { class: "empty" }, error.message));
     }

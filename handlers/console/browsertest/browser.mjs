@@ -204,7 +204,7 @@ await check("messages are shown that were signed before the page was opened", { 
   assert.ok(await page.locator("#of").inputValue());
   await open(page, "messages");
   await page.locator("#messages-example").click();
-  await page.waitForFunction(() => document.getElementById("of").value.length > 40);
+  await page.waitForFunction(() => document.getElementById("of").value.length > 30);
   await page.locator("#archive tbody tr").nth(9).waitFor();
   const newest = await page.locator("#archive tbody a", { hasText: "Details" }).first().getAttribute("href");
   await page.locator("#archive a", { hasText: "Older" }).click();
