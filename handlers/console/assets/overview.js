@@ -114,6 +114,7 @@ function failures(history) {
       : h("p", { class: "empty" }, history ? "No request failed." : "Waiting for the service…"),
     outcomes.length ? h("p", { class: "muted" }, "These are requests of clients. ", h("a", { href: "#/messages?result=failed" }, "The latest ones, with their reasons")) : null,
     reasons.length ? h("h3", {}, "Why weight was missing") : null,
+    reasons.length ? h("p", { class: "muted" }, "This also counts messages that were to be signed before a request.") : null,
     reasons.length ? table("Reasons of missing weight", [{ title: "Requests", right: true }, "Reason"], reasons) : null);
 }
 
