@@ -8,7 +8,7 @@
 //	GET /console/api/latency          the durations of signing requests
 //	GET /console/api/history          what was signed and what failed, ?range=hour or day
 //	GET /console/api/validators       the validators of a subnet with their connections, ?network=, subnet=, offset=,
-//	                                  state=missing; or the subnets of one, node=
+//	                                  limit= (50), state=missing; or the subnets of one, node=
 //	GET /console/api/messages         the signed messages that are stored, newest first, ?network=, before=, limit=
 //	                                  and id= (of a message, source blockchain or signing subnet)
 //	GET /console/api/messages/{number}
@@ -62,6 +62,9 @@ const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-a
 type Options struct {
 	// Networks returns the state of the networks. It is called at most once a second.
 	Networks func() []Network
+	// Resolve returns the name of the network that a request names, which may be an alias; false if there is none. Nil
+	// stands for a service without aliases.
+	Resolve func(name string) (string, bool)
 	// Index returns the state of the chains' indexes, by network and chain.
 	Index func() map[string]map[string]index.Status
 	// Validators returns the validators of a subnet, the heaviest first, and their total weight; false if it has none.
@@ -90,9 +93,11 @@ type Network struct {
 	HeightKnown bool
 	// Peers is the number of connections to validators and other peers.
 	Peers int
-	// Subnets are the largest of AllSubnets.
+	// Subnets are the largest of AllSubnets, and the required ones.
 	Subnets    []Subnet
 	AllSubnets int
+	// Aliases are further names of the network.
+	Aliases []string
 }
 
 // Subnet is the connected weight of a subnet.
@@ -102,6 +107,8 @@ type Subnet struct {
 	Weight     uint64
 	// Connected is the connected share of Weight, 0 to 1.
 	Connected float64
+	// Required reports whether the service is not healthy without the subnet's validators.
+	Required bool
 }
 
 // Console serves the pages. It may outlive the routers that use it. It is safe for concurrent use.
@@ -117,6 +124,7 @@ type Console struct {
 	failures failures
 	since    since // guarded by the lock of status
 	counters cached
+	counted  *sample // the latest; guarded by the lock of counters
 	history  sync.Mutex
 	hour     ring // guarded by history
 	day      ring // guarded by history
@@ -226,16 +234,27 @@ func (c *Console) Route(e *echo.Echo) {
 	e.GET("/console/api/messages", c.listMessages)
 	e.GET("/console/api/messages/:number", c.oneMessage)
 	e.GET("/console/api/failures", func(ctx echo.Context) error {
-		return send(ctx, map[string]any{"failures": c.failures.of(ctx.QueryParam("network"))})
+		return send(ctx, map[string]any{"failures": c.failures.of(c.network(ctx))})
 	})
 	e.GET("/console/api/example", func(ctx echo.Context) error {
 		if c.options.Example != nil {
-			if message, ok := c.options.Example(ctx.QueryParam("network")); ok {
+			if message, ok := c.options.Example(c.network(ctx)); ok {
 				return send(ctx, map[string]string{"message": "0x" + hex.EncodeToString(message)})
 			}
 		}
 		return apierr.NotFound("network: there is no example for %q", apierr.Excerpt(ctx.QueryParam("network")))
 	})
+}
+
+// network returns the name of the network that a request is for.
+func (c *Console) network(ctx echo.Context) string {
+	name := ctx.QueryParam("network")
+	if c.options.Resolve != nil {
+		if resolved, ok := c.options.Resolve(name); ok {
+			return resolved
+		}
+	}
+	return name
 }
 
 // send sends an answer that must not be cached.

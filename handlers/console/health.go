@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ava-labs/avalanchego/utils/constants"
+
 	"quorate/aggregator"
 	"quorate/internal/index"
 )
@@ -84,31 +86,30 @@ func (c *Console) findProblems(v *statusView, chains map[string]map[string]index
 	slices.SortStableFunc(v.Problems, func(a, b problemView) int { return strings.Compare(a.Severity, b.Severity) })
 }
 
-// thinSubnets notes since when subnets have too little connected weight to sign with the default quorum, and returns
-// them as one problem. The primary network is left out, because the network is not ready without it.
+// thinSubnets notes since when subnets have too little connected weight to sign with the default quorum. It returns a
+// problem for each that is required, as /ext/health does. The primary network is left out, because the network is not
+// ready without it. Anyone can create other subnets, and their validators may be gone for good.
 func (c *Console) thinSubnets(n *networkView) []problemView {
-	var thin int
-	var first int64
+	var found []problemView
 	for i := range n.Subnets {
 		s := &n.Subnets[i]
 		if 100*s.Connected >= aggregator.DefaultQuorumPercentage {
 			continue
 		}
 		s.Since = c.since.of("subnet", n.Name, s.ID)
-		if i == 0 {
-			continue // the primary network
+		if !s.Required || s.ID == constants.PrimaryNetworkID.String() {
+			continue
 		}
-		if thin++; first == 0 || s.Since < first {
-			first = s.Since
+		text := "Its messages cannot be signed with the default quorum."
+		if s.Validators == 0 {
+			text = "It has no validators. Correct health_subnets if it is not meant."
 		}
+		found = append(found, problemView{
+			warning, "subnets", n.Name, "", fmt.Sprintf("%.1f%% of the weight of the subnet %s of %s is connected, %d%% are needed", 100*s.Connected, s.ID, n.Name, aggregator.DefaultQuorumPercentage),
+			text, s.Since,
+		})
 	}
-	if thin == 0 {
-		return nil
-	}
-	return []problemView{{
-		warning, "subnets", n.Name, "", fmt.Sprintf("%d of %d subnets of %s have less than %d%% of their weight connected", thin, len(n.Subnets), n.Name, aggregator.DefaultQuorumPercentage),
-		"Their messages cannot be signed with the default quorum. The table below names them.", first,
-	}}
+	return found
 }
 
 // chainProblems returns why the index of a chain does not go on.

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -27,7 +29,7 @@ func statusOf(t *testing.T, c *Console) statusView {
 
 func TestProblemsHaveABeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fuji := Network{Name: "fuji", Ready: true, AllSubnets: 2, Subnets: []Subnet{{Connected: 0.9}, {ID: ids.ID{1}, Connected: 0.9}}}
+		fuji := Network{Name: "fuji", Ready: true, AllSubnets: 2, Subnets: []Subnet{{Connected: 0.9}, {ID: ids.ID{1}, Connected: 0.9, Required: true}, {ID: ids.ID{2}}}}
 		chain := index.Status{State: index.Following}
 		up := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: upstreamUp}, []string{"network", "node"})
 		dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: archiveDropped})
@@ -43,13 +45,14 @@ func TestProblemsHaveABeginning(t *testing.T) {
 		})
 		c.sample()
 		v := statusOf(t, c)
-		require.Empty(t, v.Problems)
+		require.Empty(t, v.Problems, "nobody requires the last subnet, whose validators are not connected")
+		require.NotZero(t, v.Networks[0].Subnets[2].Since)
 		require.Equal(t, ready, v.Readiness)
 
 		time.Sleep(time.Minute)
 		broke := time.Now().UnixMilli()
 		fuji.Ready, fuji.Reason = false, "connected to 40.0% of the weight"
-		fuji.Subnets = []Subnet{{Connected: 0.4}, {ID: ids.ID{1}, Connected: 0.669}}
+		fuji.Subnets = []Subnet{{Connected: 0.4}, {ID: ids.ID{1}, Validators: 3, Connected: 0.669, Required: true}, {ID: ids.ID{2}}}
 		failing := time.Now().Add(-time.Hour)
 		chain = index.Status{State: index.Stalled, Failing: "fetching blocks", FailingSince: failing, Err: errors.New("http://10.0.0.7:9650 is down")}
 		up.WithLabelValues("fuji", "10.0.0.7:9650").Set(0)
@@ -67,6 +70,9 @@ func TestProblemsHaveABeginning(t *testing.T) {
 			"bad network": broke, "bad index": failing.UnixMilli(), "bad nodes": broke, "warning subnets": broke, "warning store": broke,
 		}, since)
 		require.Equal(t, bad, v.Problems[0].Severity)
+		require.True(t, slices.ContainsFunc(v.Problems, func(p problemView) bool {
+			return p.Title == "66.9% of the weight of the subnet "+ids.ID{1}.String()+" of fuji is connected, 67% are needed"
+		}))
 		require.Equal(t, broke, v.Networks[0].Subnets[0].Since)
 
 		fuji = Network{Name: "fuji", Ready: true, Degraded: "the node does not tell the height", Subnets: []Subnet{{Connected: 0.67}}}
@@ -134,6 +140,50 @@ func TestHistory(t *testing.T) {
 		require.Equal(t, uint64(3), h.SignedTotal)
 		require.Zero(t, read("day").Failed)
 		require.Equal(t, http.StatusBadRequest, get(e, "/console/api/history?range=year").Code)
+	})
+}
+
+// A collector that fails hides nothing that was counted, and what it counted meanwhile is not shown as one peak.
+func TestHistoryWithoutACollector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: signSeconds, Buckets: []float64{1}, ConstLabels: prometheus.Labels{"network": "fuji", "origin": "client"}}, []string{"outcome"})
+		reasons := prometheus.NewCounterVec(prometheus.CounterOpts{Name: shortfallsTotal, ConstLabels: prometheus.Labels{"network": "fuji"}}, []string{"reason"})
+		whole, none, part := prometheus.NewRegistry(), prometheus.NewRegistry(), prometheus.NewRegistry()
+		whole.MustRegister(seconds, reasons)
+		part.MustRegister(reasons)
+		present := whole
+		c, e := newTest(t, Options{Gatherer: prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return present.Gather() })})
+		read := func() historyOf {
+			w := get(e, "/console/api/history")
+			require.Equal(t, http.StatusOK, w.Code)
+			var v historyView
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &v))
+			require.Len(t, v.Networks, 1)
+			return v.Networks[0]
+		}
+		for range 100 {
+			seconds.WithLabelValues(signedOutcome).Observe(0.5)
+		}
+		reasons.WithLabelValues("NO_ANSWER").Inc()
+		c.sample()
+		for _, present = range []*prometheus.Registry{whole, none, part, whole, whole} {
+			time.Sleep(sampleInterval)
+			seconds.WithLabelValues(signedOutcome).Observe(0.5)
+			c.sample()
+			h := read()
+			require.LessOrEqual(t, h.Signed, uint64(5))
+			require.LessOrEqual(t, len(h.Shortfalls), 0)
+		}
+		h := read()
+		require.Equal(t, []uint64{5, 105}, []uint64{h.Signed, h.SignedTotal})
+		require.Len(t, h.Points, 2, "only the first and the last step are known")
+		for _, p := range h.Points {
+			require.Equal(t, uint64(1), p.Signed)
+		}
+		present = none
+		time.Sleep(sampleInterval)
+		c.sample()
+		require.Equal(t, uint64(5), read().Signed, "the network is missing in the last sample")
 	})
 }
 

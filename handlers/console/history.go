@@ -60,6 +60,8 @@ type counters struct {
 	outcomes, shortfalls, ahead map[string]uint64
 	waiting                     uint64
 	nodes, nodesUp              int
+	// incomplete reports that an earlier sample had more: a collector failed, and its values are the earlier ones.
+	incomplete bool
 }
 
 // storeView is the state of the store.
@@ -124,6 +126,10 @@ func (c *Console) readCounters() (any, error) {
 	if c.options.Gatherer == nil {
 		return s, nil
 	}
+	defer func() {
+		s.complete(c.counted)
+		c.counted = s
+	}()
 	families, err := c.options.Gatherer.Gather()
 	if len(families) == 0 && err != nil { // one failed family does not hide the others
 		return nil, fmt.Errorf("gathering metrics: %w", err)
@@ -134,6 +140,34 @@ func (c *Console) readCounters() (any, error) {
 		}
 	}
 	return s, nil
+}
+
+// complete adds what an earlier sample of the process has and s lacks. Counters never decrease, so what is lower is
+// missing. before may be nil.
+func (s *sample) complete(before *sample) {
+	if before == nil {
+		return
+	}
+	for name, b := range before.networks {
+		n, ok := s.networks[name]
+		if !ok {
+			gone := *b
+			gone.incomplete = true
+			s.networks[name] = &gone
+			continue
+		}
+		if n.signed < b.signed {
+			n.signed, n.limits, n.buckets, n.incomplete = b.signed, b.limits, b.buckets, true
+		}
+		for _, counts := range []struct{ now, before map[string]uint64 }{{n.outcomes, b.outcomes}, {n.shortfalls, b.shortfalls}, {n.ahead, b.ahead}} {
+			for key, count := range counts.before {
+				if counts.now[key] < count {
+					counts.now[key], n.incomplete = count, true
+				}
+			}
+		}
+	}
+	s.store.Commits, s.store.Dropped = max(s.store.Commits, before.store.Commits), max(s.store.Dropped, before.store.Dropped)
 }
 
 func (s *sample) network(name string) *counters {
@@ -254,7 +288,7 @@ func (c *Console) readHistory(whole bool) (*historyView, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := value.(*sample)
+	current := value.(*sample)
 	c.history.Lock()
 	r := &c.hour
 	if whole {
@@ -262,10 +296,11 @@ func (c *Console) readHistory(whole bool) (*historyView, error) {
 	}
 	samples := slices.Clone(r.samples)
 	c.history.Unlock()
-	if n := len(samples); n == 0 || samples[n-1].at.Before(now.at) {
-		samples = append(samples, now)
+	if n := len(samples); n == 0 || samples[n-1].at.Before(current.at) {
+		samples = append(samples, current)
 	}
-	first := samples[0]
+	// A sample may have been taken meanwhile. The last one has the networks of all samples before it.
+	first, now := samples[0], samples[len(samples)-1]
 	v := &historyView{From: first.at.UnixMilli(), To: now.at.UnixMilli(), Networks: []historyOf{}, Store: now.store, Step: r.step.Seconds()}
 	v.Dropped = now.store.Dropped - min(first.store.Dropped, now.store.Dropped)
 	for _, name := range slices.Sorted(maps.Keys(now.networks)) {
@@ -289,16 +324,17 @@ func newHistoryOf(name string, samples []*sample) historyOf {
 		v.Shortfalls = append(v.Shortfalls, shortfallView{o, reason.Meaning(), reason.Remedy()})
 	}
 	for i, s := range samples[1:] {
-		if s.networks[name] == nil {
-			continue
+		from, to := samples[i].networks[name], s.networks[name]
+		if to == nil || to.incomplete || from != nil && from.incomplete {
+			continue // what happened in this step is not known
 		}
-		d := between(samples[i].networks[name], s.networks[name])
+		d := between(from, to)
 		v.Points = append(v.Points, point{s.at.UnixMilli(), d.signed, d.failed(), d.quantile(0.5), d.quantile(0.99)})
 	}
 	return v
 }
 
-// between returns what was counted between two samples; a may be nil.
+// between returns what was counted between two samples. a is nil if nothing had been counted yet.
 func between(a, b *counters) *counters {
 	if a == nil {
 		return b

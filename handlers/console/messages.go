@@ -93,7 +93,7 @@ func hexOf(b []byte) string { return "0x" + hex.EncodeToString(b) }
 
 // archive returns the archive of the network that a request names.
 func (c *Console) archive(ctx echo.Context) (Archive, error) {
-	name := ctx.QueryParam("network")
+	name := c.network(ctx)
 	if c.options.Archive != nil {
 		if a := c.options.Archive(name); a != nil {
 			return a, nil

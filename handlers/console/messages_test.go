@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,6 +150,37 @@ func TestSearchIsBounded(t *testing.T) {
 	require.Equal(t, maxScanned/scanPage, a.reads)
 }
 
+// Requests may name a network by its alias.
+func TestAliases(t *testing.T) {
+	var asked []string
+	c, e := newTest(t, Options{
+		Resolve: func(name string) (string, bool) { return "local", name == "fuji" || name == "local" },
+		Archive: func(network string) Archive {
+			asked = append(asked, network)
+			return &fakeArchive{oldest: 1, newest: 3}
+		},
+		Validators: func(network string, _ ids.ID) ([]Validator, uint64, bool) {
+			asked = append(asked, network)
+			return nil, 0, true
+		},
+		Memberships: func(network string, _ ids.NodeID) []Membership {
+			asked = append(asked, network)
+			return nil
+		},
+		Example: func(network string) ([]byte, bool) {
+			asked = append(asked, network)
+			return []byte{1}, true
+		},
+	})
+	c.failures.add("local", failureView{Code: "QUORUM_NOT_REACHED"})
+	for _, path := range []string{"messages?", "messages/1?", "validators?subnet=" + ids.ID{1}.String() + "&", "validators?node=" + ids.NodeID{1}.String() + "&", "example?"} {
+		require.Equal(t, http.StatusOK, get(e, "/console/api/"+path+"network=fuji").Code, path)
+	}
+	require.Equal(t, []string{"local", "local", "local", "local", "local"}, asked)
+	require.Contains(t, get(e, "/console/api/failures?network=fuji").Body.String(), "QUORUM_NOT_REACHED")
+	require.NotContains(t, get(e, "/console/api/failures?network=mainnet").Body.String(), "QUORUM_NOT_REACHED")
+}
+
 func TestPayloadsAreDecoded(t *testing.T) {
 	call := func(address []byte, content []byte) []byte {
 		c, err := payload.NewAddressedCall(address, content)
@@ -176,6 +208,8 @@ func TestPayloadsAreDecoded(t *testing.T) {
 		{[]byte("text"), "unknown", "Unknown payload", fieldView{"Payload, 4 bytes", "0x74657874", "hex"}},
 		{hash.Bytes(), "hash", "Block hash", fieldView{"Hash, 32 bytes", "0x01" + strings.Repeat("00", 31), "hex"}},
 		{call([]byte{1}, []byte("text")), "addressedCall", "Addressed call", fieldView{"Source address", "0x01", "address"}},
+		{call(make([]byte, 300), []byte("text")), "addressedCall", "Addressed call", fieldView{"Source address, the first 256 of 300 bytes", "0x" + strings.Repeat("00", 256) + "…", "hex"}},
+		{call(nil, longNode(t)), "addressedCall", "Registration of an L1 validator", fieldView{"Node, the first 256 of 300 bytes", "0x" + strings.Repeat("04", 256) + "…", "hex"}},
 		{call([]byte{1}, make([]byte, 300)), "addressedCall", "Addressed call", fieldView{"Payload, the first 256 of 300 bytes", "0x" + strings.Repeat("00", 256) + "…", "hex"}},
 		{call(nil, conversion.Bytes()), "addressedCall", "Conversion of a subnet to an L1", fieldView{"Conversion ID", ids.ID{2}.String(), ""}},
 		{call(nil, register.Bytes()), "addressedCall", "Registration of an L1 validator", fieldView{"Node", ids.NodeID{4}.String(), "node"}},
@@ -246,6 +280,14 @@ func TestFailuresAreRemembered(t *testing.T) {
 }
 
 // icmPayload returns the payload of the Teleporter message with nonce 12 to destination.
+// longNode returns a registration whose node ID is longer than node IDs are.
+func longNode(t *testing.T) []byte {
+	t.Helper()
+	m := &message.RegisterL1Validator{SubnetID: ids.ID{3}, NodeID: bytes.Repeat([]byte{4}, 300), Weight: 50}
+	require.NoError(t, message.Initialize(m))
+	return m.Bytes()
+}
+
 func icmPayload(t *testing.T, destination ids.ID) []byte {
 	t.Helper()
 	encoder, err := icmtest.New()

@@ -45,7 +45,7 @@ func newPayloadView(m *warp.UnsignedMessage) payloadView {
 	case *payload.AddressedCall:
 		title, fields := decodeCall(m, p)
 		if len(p.SourceAddress) > 0 {
-			fields = append([]fieldView{{"Source address", "0x" + hex.EncodeToString(p.SourceAddress), "address"}}, fields...)
+			fields = append([]fieldView{cutField("Source address", p.SourceAddress, "address")}, fields...)
 		}
 		return payloadView{"addressedCall", title, fields}
 	}
@@ -87,7 +87,7 @@ func statementFields(statement message.Payload) (string, []fieldView) {
 	case *message.SubnetToL1Conversion:
 		return "Conversion of a subnet to an L1", []fieldView{{"Conversion ID", s.ID.String(), ""}}
 	case *message.RegisterL1Validator:
-		node := fieldView{"Node", "0x" + hex.EncodeToString(s.NodeID), "hex"}
+		node := cutField("Node", s.NodeID, "hex")
 		if id, err := ids.ToNodeID(s.NodeID); err == nil {
 			node = fieldView{"Node", id.String(), "node"}
 		}
@@ -125,10 +125,18 @@ func owner(name string, o message.PChainOwner) fieldView {
 	return fieldView{name, fmt.Sprintf("%d of %d addresses", o.Threshold, len(o.Addresses)), ""}
 }
 
-// hexField shows bytes, shortened if there are many.
+// hexField shows bytes and how many they are, shortened if there are many.
 func hexField(name string, b []byte) fieldView {
-	if len(b) > maxShownBytes {
-		return fieldView{fmt.Sprintf("%s, the first %d of %d bytes", name, maxShownBytes, len(b)), "0x" + hex.EncodeToString(b[:maxShownBytes]) + "…", "hex"}
+	if len(b) <= maxShownBytes {
+		name = fmt.Sprintf("%s, %d bytes", name, len(b))
 	}
-	return fieldView{fmt.Sprintf("%s, %d bytes", name, len(b)), "0x" + hex.EncodeToString(b), "hex"}
+	return cutField(name, b, "hex")
+}
+
+// cutField shows bytes of a kind. Too many bytes are shortened and of no kind but hex: the sender chose their number.
+func cutField(name string, b []byte, kind string) fieldView {
+	if len(b) > maxShownBytes {
+		return fieldView{fmt.Sprintf("%s, the first %d of %d bytes", name, maxShownBytes, len(b)), hexOf(b[:maxShownBytes]) + "…", "hex"}
+	}
+	return fieldView{name, hexOf(b), kind}
 }

@@ -31,6 +31,8 @@ type networkView struct {
 	Peers      int          `json:"peers"`
 	Subnets    []subnetView `json:"subnets"`
 	AllSubnets int          `json:"allSubnets"`
+	// Aliases are further names of the network.
+	Aliases []string `json:"aliases,omitempty"`
 }
 
 type subnetView struct {
@@ -41,6 +43,8 @@ type subnetView struct {
 	// Since is when less than the default quorum was first noticed to be connected, in milliseconds since 1970; 0 if
 	// more is.
 	Since int64 `json:"since,omitempty"`
+	// Required reports whether it is a problem if less is connected.
+	Required bool `json:"required,omitempty"`
 }
 
 // chainView is the progress of a chain's index. It omits errors of nodes and stores, which are for operators, but
@@ -62,12 +66,12 @@ type chainView struct {
 func (c *Console) readStatus() (any, error) {
 	v := statusView{Networks: []networkView{}, Chains: []chainView{}, Example: c.options.Example != nil}
 	for _, n := range c.options.Networks() {
-		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Reason: n.Reason, Degraded: n.Degraded, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets}
+		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Reason: n.Reason, Degraded: n.Degraded, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets, Aliases: n.Aliases}
 		if n.HeightKnown {
 			w.Height = &n.Height
 		}
 		for _, s := range n.Subnets {
-			w.Subnets = append(w.Subnets, subnetView{ID: s.ID.String(), Validators: s.Validators, Weight: s.Weight, Connected: s.Connected})
+			w.Subnets = append(w.Subnets, subnetView{ID: s.ID.String(), Validators: s.Validators, Weight: s.Weight, Connected: s.Connected, Required: s.Required})
 		}
 		v.Networks = append(v.Networks, w)
 	}

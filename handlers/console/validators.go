@@ -33,8 +33,8 @@ type Membership struct {
 	Validator
 }
 
-// memberPage is the number of validators in one answer.
-const memberPage = 100
+// defaultMembers and maxMembers are numbers of validators in one answer.
+const defaultMembers, maxMembers = 50, 100
 
 // memberView is a validator in answers.
 type memberView struct {
@@ -75,7 +75,7 @@ type membersView struct {
 
 // listValidators is GET /console/api/validators.
 func (c *Console) listValidators(ctx echo.Context) error {
-	network := ctx.QueryParam("network")
+	network := c.network(ctx)
 	if node := ctx.QueryParam("node"); node != "" {
 		return c.listMemberships(ctx, network, node)
 	}
@@ -90,6 +90,11 @@ func (c *Console) listValidators(ctx echo.Context) error {
 	if err != nil {
 		return err
 	}
+	limit, err := uintParam(ctx, "limit", defaultMembers)
+	if err != nil {
+		return err
+	}
+	size := int(min(max(limit, 1), maxMembers))
 	if c.options.Validators == nil {
 		return apierr.NotFound("subnet: nothing is known of validators here")
 	}
@@ -103,7 +108,7 @@ func (c *Console) listValidators(ctx echo.Context) error {
 		if missing && one.Connected {
 			continue
 		}
-		if v.All++; v.All > int(min(offset, 1<<30)) && len(v.Validators) < memberPage {
+		if v.All++; v.All > int(min(offset, 1<<30)) && len(v.Validators) < size {
 			v.Validators = append(v.Validators, newMemberView(one))
 		}
 	}

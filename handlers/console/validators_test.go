@@ -47,12 +47,14 @@ func TestValidators(t *testing.T) {
 	}
 	subnet := "subnet=" + ids.ID{1}.String()
 	v := list(subnet)
-	require.Equal(t, []any{250, uint64(5000), memberPage}, []any{v.All, v.TotalWeight, *v.Next})
+	require.Equal(t, []any{250, uint64(5000), defaultMembers}, []any{v.All, v.TotalWeight, *v.Next})
 	require.Equal(t, memberView{NodeIDs: all[2].NodeIDs, Weight: 998, Connected: true, Version: "v1.15.0", Since: since.UnixMilli(), AnswerTime: 2}, v.Validators[2])
 	require.Equal(t, memberView{
 		NodeIDs: all[1].NodeIDs, Weight: 999, AnswerTime: 1, Reason: "CLOCK",
 		Meaning: "are not connected: their clocks and this machine's differ by more than 60 s (75 s)", Remedy: aggregator.ReasonClock.Remedy(),
 	}, v.Validators[1])
+	require.Len(t, list(subnet+"&limit=1000").Validators, maxMembers)
+	require.Len(t, list(subnet+"&limit=7").Validators, 7)
 	var seen []memberView
 	for offset := 0; ; offset = *v.Next {
 		v = list(fmt.Sprintf("%s&state=missing&offset=%d", subnet, offset))

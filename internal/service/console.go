@@ -1,6 +1,9 @@
 package service
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/console"
@@ -11,7 +14,7 @@ import (
 func (n *networks) status() []console.Network {
 	all := make([]console.Network, 0, len(n.names))
 	for _, name := range n.names {
-		v := console.Network{Name: name}
+		v := console.Network{Name: name, Aliases: n.aliases(name)}
 		state := n.entries[name].state.Load()
 		if why := state.signing.Unavailable; why != nil {
 			v.Reason = why.Message // fit for clients
@@ -25,11 +28,42 @@ func (n *networks) status() []console.Network {
 				v.Degraded = err.Error()
 			}
 			v.Height, v.HeightKnown = o.Resolver.ProposedHeight()
-			v.Subnets, v.AllSubnets = o.Coverage.Subnets()
+			v.Subnets, v.AllSubnets = n.subnets(name, o.Coverage)
 		}
 		all = append(all, v)
 	}
 	return all
+}
+
+// subnets returns the largest subnets of a network and those of health_subnets, and the number of all subnets.
+func (n *networks) subnets(name string, c *network.Coverage) (shown []console.Subnet, all int) {
+	shown, all = c.Subnets()
+	if all == 0 {
+		return shown, all // the sets are not known yet
+	}
+	required, _ := n.process.config.Networks[name].HealthSubnetIDs() // the configuration was checked
+	for _, id := range required {
+		i := slices.IndexFunc(shown, func(s console.Subnet) bool { return s.ID == id })
+		if i < 0 {
+			s, _ := c.Subnet(id)
+			s.ID = id // it may have no validators
+			shown, i = append(shown, s), len(shown)
+		}
+		shown[i].Required = true
+	}
+	return shown, all
+}
+
+// aliases returns the further names of a network in paths.
+func (n *networks) aliases(name string) []string {
+	var found []string
+	directory := n.forSigning()
+	for _, other := range append(slices.Sorted(maps.Keys(n.process.options.Aliases)), "fuji", "testnet") {
+		if to, ok := directory.Resolve(other); ok && to == name && other != name && !slices.Contains(found, other) {
+			found = append(found, other)
+		}
+	}
+	return found
 }
 
 // archived returns the signed messages of an open network, for the console.

@@ -55,9 +55,9 @@ function card(c) {
     h("dl", { class: "figures" },
       figure("Blocks indexed", number(c.next - c.from)),
       figure("Height of the tip", c.tip === null ? "not known" : number(c.tip)),
-      figure("To go", number(c.lag)),
-      figure("Blocks a second", c.blocksPerSecond.toFixed(c.blocksPerSecond < 10 ? 1 : 0)),
-      figure("Time left", left)));
+      figure("Blocks behind", c.tip === null ? "not known" : number(c.lag)),
+      // At the tip the rate is that of the time before it.
+      ...(c.state === "following" ? [] : [figure("Blocks a second", c.blocksPerSecond.toFixed(c.blocksPerSecond < 10 ? 1 : 0)), figure("Time left", left)])));
 }
 
 /** Why the index does not go on, as far as everyone may know. */

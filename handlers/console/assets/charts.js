@@ -14,6 +14,7 @@ export function charts(main, live) {
   let requests = [];
   let latencyPlot = null;
   let drawn = "";
+  let range = ""; // of the buckets that are drawn
 
   function drawLatency() {
     const index = Math.max(0, requests.findIndex((r) => key(r) === which.value));
@@ -25,20 +26,25 @@ export function charts(main, live) {
     const state = JSON.stringify(r);
     if (state === drawn) return;
     drawn = state;
-    const counts = r.buckets.map((b, i) => b.count - (i ? r.buckets[i - 1].count : 0));
-    counts.push(r.count - (r.buckets.at(-1)?.count ?? 0));
+    const all = r.buckets.map((b, i) => b.count - (i ? r.buckets[i - 1].count : 0));
+    all.push(r.count - (r.buckets.at(-1)?.count ?? 0));
+    // Two empty buckets on each side show that there is nothing further.
+    const [from, to] = [Math.max(all.findIndex((n) => n) - 2, 0), Math.min(all.findLastIndex((n) => n) + 3, all.length)];
+    const counts = all.slice(from, to);
     const limits = r.buckets.map((b) => milliseconds(1000 * b.upTo).replace(/\.0+ /, " ").replace(/(\.\d*?)0+ /, "$1 "));
-    const labels = [...limits.map((l) => `≤ ${l}`), `> ${limits.at(-1)}`];
+    const labels = [...limits.map((l) => `≤ ${l}`), `> ${limits.at(-1)}`].slice(from, to);
     const at = (share) => {
       const i = r.buckets.findIndex((b) => b.count >= share * r.count);
       return i < 0 ? `more than ${limits.at(-1)}` : `at most ${limits[i]}`;
     };
-    latencyText.textContent = `${number(r.count)} requests, ${milliseconds((1000 * r.seconds) / r.count)} on average. Half of them took ${at(0.5)}, 99 of 100 ${at(0.99)}.`;
+    latencyText.textContent = `${number(r.count)} ${r.count === 1 ? "request" : "requests"} since the service started, ${milliseconds((1000 * r.seconds) / r.count)} on average. Half of them took ${at(0.5)}, 99 of 100 ${at(0.99)}.`;
     const data = [counts.map((_, i) => i), counts];
-    if (latencyPlot) {
+    if (latencyPlot && range === `${from} ${to}`) {
       latencyPlot.u.setData(data);
       return;
     }
+    latencyPlot?.end();
+    range = `${from} ${to}`;
     latencyPlot = plots.add(latencyBox, {
       legend: { show: false },
       cursor: { show: false },
@@ -74,6 +80,7 @@ export function charts(main, live) {
   const tpsBox = h("div", { class: "plot", id: "tps" });
   const tpsText = h("p", { class: "muted" }, "…");
   const chain = h("select", { id: "chain", "aria-label": "Chain", onchange: () => readTPS() });
+  const span = h("select", { id: "tps-span", "aria-label": "Time range", onchange: () => readTPS() }, h("option", { value: "31" }, "Last month"), h("option", { value: "8" }, "Last week"));
   let tpsPlot = null;
 
   async function readTPS() {
@@ -93,7 +100,7 @@ export function charts(main, live) {
       tpsText.textContent = "The chain has no days yet.";
       return;
     }
-    const days = [...results].reverse();
+    const days = [...results].reverse().slice(-span.value);
     const most = days.reduce((a, b) => (b.value > a.value ? b : a));
     tpsText.textContent = most.value === 0 ? `${days.length} days, none with as much as 0.005 transactions a second.` : `${days.length} days, the latest ${days.at(-1).value} transactions a second, the most ${most.value} on ${new Date(1000 * most.timestamp).toISOString().slice(0, 10)}.`;
     tpsPlot = plots.add(tpsBox, {
@@ -122,7 +129,7 @@ export function charts(main, live) {
     h("section", { class: "card", "aria-labelledby": "latency-heading" },
       h("div", { class: "row" }, h("h2", { id: "latency-heading" }, "Time to a signed message"), which), latencyText, latencyBox),
     h("section", { class: "card", "aria-labelledby": "tps-heading" },
-      h("div", { class: "row" }, h("h2", { id: "tps-heading" }, "Transactions a second, by day"), chain), tpsText, tpsBox));
+      h("div", { class: "row" }, h("h2", { id: "tps-heading" }, "Transactions a second, by day"), h("div", { class: "tools" }, chain, span)), tpsText, tpsBox));
   readLatency();
   onStatus();
   const every = setInterval(readLatency, 2000);

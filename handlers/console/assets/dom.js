@@ -28,6 +28,7 @@ export function share(part, total) {
 }
 
 export function milliseconds(ms) {
+  if (ms === 0) return "0 ms";
   if (ms < 1) return `${ms.toFixed(2)} ms`;
   if (ms < 1000) return `${ms < 100 ? ms.toFixed(1) : ms.toFixed(0)} ms`;
   return `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
@@ -66,13 +67,18 @@ export function time(seconds) {
   return new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 16) + " UTC";
 }
 
-/** A moment, given in ms since 1970, as the time that has passed; the title has the moment itself. */
+/** A moment, given in ms since 1970, as the time that has passed or is left; the title has the moment itself. */
 export function when(ms, style = "ago") {
+  const left = Math.round((ms - Date.now()) / 1000);
+  if (left > 2) return h("time", { datetime: new Date(ms).toISOString(), title: stamp(ms) }, `in ${duration(left).replace(/ 0 (s|min|h)$/, "")}`);
   const seconds = Math.max(Math.round((Date.now() - ms) / 1000), 0);
   const passed = seconds < 1 ? "now" : duration(seconds).replace(/ 0 (s|min|h)$/, "");
   const text = passed === "now" ? "just now" : style === "for" ? `for ${passed}` : `${passed} ago`;
   return h("time", { datetime: new Date(ms).toISOString(), title: stamp(ms) }, text);
 }
+
+/** A moment, given in seconds since 1970, as the time that has passed and as such. */
+export const moment = (seconds) => h("span", {}, when(1000 * seconds), ` · ${stamp(1000 * seconds)}`);
 
 /** A moment in UTC, to the second. */
 export const stamp = (ms) => `${new Date(ms).toISOString().replace("T", " ").slice(0, 19)} UTC`;
@@ -105,9 +111,68 @@ export function table(caption, columns, rows) {
     h("table", {},
       h("caption", { class: "hidden" }, caption),
       h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.right ? "right" : null }, c.title ?? c)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: columns[i].right ? "right" : null, "data-label": columns[i].title ?? columns[i] }, cell))))),
+      h("tbody", {}, rows.map((cells) => row(columns, cells))),
     ));
 }
+
+const row = (columns, cells) => h("tr", {}, cells.map((cell, i) => h("td", { class: columns[i].right ? "right" : null, "data-label": columns[i].title ?? columns[i] }, cell)));
+
+const narrow = matchMedia("(max-width: 700px)");
+
+/** How many rows a list has before the next page: fewer on a phone, where each row is high. */
+export const pageSize = (most, fewest = 10) => (narrow.matches ? fewest : most);
+
+/** A table that read fills with {rows, next}, given next of the page before or "". none is its text without rows; null makes it null. */
+export async function paged(caption, columns, none, read) {
+  let { rows, next } = await read("");
+  if (!rows.length && !next) return none === null ? null : h("p", { class: "muted" }, none);
+  const box = table(caption, columns, rows);
+  if (!next) return box;
+  const button = h("button", { type: "button", class: "quiet", onclick: async () => {
+    button.disabled = true;
+    try {
+      const page = await read(next);
+      box.querySelector("tbody").append(...page.rows.map((cells) => row(columns, cells)));
+      next = page.next;
+      button.textContent = "More";
+      button.hidden = !next;
+    } catch (error) {
+      button.textContent = `${error.message} Try again`;
+    }
+    button.disabled = false;
+  } }, "More");
+  return [box, h("p", { class: "pages" }, button)];
+}
+
+/** Titles and values, one below the other. Rows that are null are left out. */
+export const facts = (rows) => h("dl", { class: "facts-of" }, rows.filter(Boolean).map(([title, value]) => h("div", {}, h("dt", {}, title), h("dd", {}, value))));
+
+/** Text with a button that copies it, and a link if there is a page about it. */
+export const copied = (text, href = null) => h("span", { class: "copied" }, href ? h("a", { href }, h("code", {}, text)) : h("code", {}, text), copyButton(text));
+
+/** Where the page about a text is: an ID, an address, a hash, or with on, which names a chain, the number of a block. */
+export const lookupURL = (network, q, on = null) => `#/lookup?${new URLSearchParams(on ? { network, q, on } : { network, q })}`;
+
+/** A shortened link to the page about a text. */
+export const link = (network, q) => h("a", { href: lookupURL(network, q) }, name(q, 8, 5));
+
+/** Fills a selection with the networks and selects the wanted one, by its name or an alias. It returns whether it did. */
+export function offerNetworks(select, status, wanted) {
+  const all = status?.networks ?? [];
+  const names = all.map((n) => n.name);
+  if (!names.length || [...select.options].map((o) => o.value).join() === names.join()) return false;
+  const want = select.value || wanted;
+  select.replaceChildren(...names.map((n) => h("option", { value: n }, n)));
+  const found = networkOf(status, want);
+  if (found) select.value = found.name;
+  return true;
+}
+
+/** The network with a name or an alias. */
+export const networkOf = (status, want) => {
+  const all = status?.networks ?? [];
+  return all.find((n) => n.name === want) ?? all.find((n) => n.aliases?.includes(want));
+};
 
 /** Puts text on the clipboard, where the browser lets pages do so. */
 export function copyButton(text, label = "Copy") {

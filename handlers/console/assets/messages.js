@@ -1,4 +1,4 @@
-import { h, ask, copyButton, milliseconds, name, node, number, percent, share, stamp, subnet, table, time, weight, when, PRIMARY } from "./dom.js";
+import { h, ask, copied, copyButton, facts, lookupURL, milliseconds, moment, name, node, number, offerNetworks, pageSize, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 import { reasons } from "./rounds.js";
 
 const EVERY = 5000; // ms between two looks for newer messages
@@ -21,6 +21,14 @@ export function messages(main, live, query) {
   const result = h("select", { id: "result", onchange: go }, Object.entries(RESULTS).map(([value, title]) => h("option", { value }, title)));
   result.value = query.get("result") in RESULTS ? query.get("result") : "all";
   const id = h("input", { id: "of", type: "search", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "A message, chain or subnet", value: query.get("id") ?? "" });
+  const example = h("button", { type: "button", id: "messages-example", hidden: true, onclick: async () => {
+    try {
+      const { messages } = await ask(`api/messages?${new URLSearchParams({ network: network.value, limit: 10 })}`);
+      id.value = messages.find((m) => m.sourceBlockchainId)?.sourceBlockchainId ?? "";
+    } catch (error) {
+      list.replaceChildren(h("p", { class: "empty" }, error.message));
+    }
+  } }, "Use an example");
   const form = h("form", { class: "card find", role: "search", onsubmit: (e) => {
     e.preventDefault();
     go();
@@ -28,7 +36,7 @@ export function messages(main, live, query) {
     h("div", { class: "field grow" }, h("label", { for: "of" }, "Only those with this ID"), id),
     h("div", { class: "field" }, h("label", { for: "result" }, "Result"), result),
     h("div", { class: "field" }, h("label", { for: "messages-network" }, "Network"), network),
-    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Filter")));
+    h("div", { class: "buttons" }, example, h("button", { type: "submit", class: "primary" }, "Filter")));
   const list = h("section", { class: "card", id: "archive", "aria-label": "Messages" }, h("p", { class: "muted" }, "…"));
   main.append(form, list, verifier(() => network.value));
 
@@ -41,7 +49,7 @@ export function messages(main, live, query) {
 
   async function read() {
     if (!network.value) return;
-    const of = new URLSearchParams({ network: network.value });
+    const of = new URLSearchParams({ network: network.value, limit: pageSize(25) });
     for (const key of ["before", "id"]) if (query.get(key)) of.set(key, query.get(key));
     let page = { messages: [], before: null, newest: 0, oldest: 1 };
     let failures = [];
@@ -97,12 +105,8 @@ export function messages(main, live, query) {
   const gapRow = (m) => ["—", "—", `${number(m.missed)} signed messages could not be stored`, "—", "—", "", ""];
 
   function onStatus() {
-    const names = (live.status?.networks ?? []).map((n) => n.name);
-    if (!names.length || [...network.options].map((o) => o.value).join() === names.join()) return;
-    const want = network.value || query.get("network");
-    network.replaceChildren(...names.map((n) => h("option", { value: n }, n)));
-    if (names.includes(want)) network.value = want;
-    read();
+    example.hidden = !live.status?.example || query.has("id");
+    if (offerNetworks(network, live.status, query.get("network"))) read();
   }
 
   onStatus();
@@ -141,7 +145,7 @@ function described(network, m) {
       facts([
         ["Message ID", copied(m.messageId)],
         ["Source blockchain", m.sourceBlockchainId === PRIMARY ? "P-Chain" : copied(m.sourceBlockchainId, messagesURL(network, m.sourceBlockchainId))],
-        ["Signed", h("span", {}, when(m.signedAt), ` · ${stamp(m.signedAt)}`)],
+        ["Signed", moment(m.signedAt / 1000)],
         ["Asked by", { client: "A client", ahead: "Pre-aggregation: it was signed ahead of requests" }[m.origin] ?? "Not known: an earlier version stored it"],
         ["Signing subnet", subnet(network, m.signingSubnetId)],
         ["P-Chain height", number(m.pChainHeight)],
@@ -158,16 +162,13 @@ function described(network, m) {
   ];
 }
 
-const facts = (rows) => h("dl", { class: "facts-of" }, rows.map(([title, content]) => h("div", {}, h("dt", {}, title), h("dd", {}, content))));
-const copied = (text, href = null) => h("span", { class: "copied" }, href ? h("a", { href }, h("code", {}, text)) : h("code", {}, text), copyButton(text));
-
 function value(network, { kind, value: text }) {
-  if (kind === "time") return time(Number(text));
+  if (kind === "time") return moment(Number(text));
   if (kind === "blockchain" && text === PRIMARY) return "P-Chain";
   if (kind === "blockchain") return copied(text, messagesURL(network, text));
   if (kind === "subnet") return copied(text, `#/subnet?${new URLSearchParams({ network, id: text })}`);
-  if (kind === "node") return copied(text, `#/lookup?${new URLSearchParams({ network, q: text })}`);
-  if (["address", "icm"].includes(kind)) return copied(text);
+  if (kind === "node") return copied(text, lookupURL(network, text));
+  if (["address", "icm"].includes(kind) && [42, 66].includes(text.length)) return copied(text, lookupURL(network, text));
   return kind === "hex" ? h("code", {}, text) : text;
 }
 
@@ -175,7 +176,7 @@ function value(network, { kind, value: text }) {
 function verifier(network) {
   const text = h("textarea", { id: "signed", rows: "3", spellcheck: "false", autocomplete: "off", placeholder: "0x… a signed Warp message" });
   const quorum = h("input", { id: "verify-quorum", type: "number", min: "1", max: "100", value: "67" });
-  const height = h("input", { id: "verify-height", type: "number", min: "0", placeholder: "the proposed height" });
+  const height = h("input", { id: "verify-height", type: "number", min: "0", placeholder: "proposed" });
   const id = h("input", { id: "verify-subnet", spellcheck: "false", autocomplete: "off", placeholder: "the source chain's" });
   const verdict = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
   const example = h("button", { type: "button", onclick: async () => {

@@ -1,4 +1,4 @@
-import { h, ask, copyButton, figure, milliseconds, node, number, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
+import { h, ask, copyButton, figure, lookupURL, milliseconds, networkOf, node, number, pageSize, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 
 /** The page of networks: how much of each subnet is connected. */
 export function networks(main, live) {
@@ -57,23 +57,26 @@ export function subnetPage(main, live, query) {
   const [network, id] = [query.get("network") ?? "", query.get("id") ?? PRIMARY];
   const of = (more) => `#/subnet?${new URLSearchParams({ network, id, ...more })}`;
   const missing = query.get("state") === "missing";
+  const turn = (offset) => of({ ...(missing ? { state: "missing" } : {}), ...(offset ? { offset } : {}) });
   const head = h("section", { class: "card", "aria-label": "Subnet" });
   const list = h("section", { class: "card", id: "validators", "aria-label": "Validators" }, h("p", { class: "empty" }, "Reading…"));
   main.append(head, list);
 
   function onStatus() {
-    const known = live.status?.networks.find((n) => n.name === network)?.subnets.find((s) => s.subnetId === id);
+    const known = networkOf(live.status, network)?.subnets.find((s) => s.subnetId === id);
     head.replaceChildren(
       h("div", { class: "row" }, h("h2", {}, id === PRIMARY ? `Primary network of ${network}` : `Subnet of ${network}`),
         h("div", { class: "tools" }, h("a", { class: "button", href: `#/messages?${new URLSearchParams({ network, id })}` }, "Messages that it signed"),
-          id === PRIMARY ? null : h("a", { class: "button", href: `#/lookup?${new URLSearchParams({ network, q: id })}` }, "Look up"))),
+          id === PRIMARY ? null : h("a", { class: "button", href: lookupURL(network, id) }, "Look up"))),
       h("p", { class: "copied" }, h("code", {}, id), copyButton(id)),
       known ? h("dl", { class: "figures" }, figure("Validators", number(known.validators)), figure("Weight", weight(known.weight, id)), figure("Connected", percent(known.connected)),
         figure("Highest quorum that can be reached", `${Math.floor(100 * known.connected + 1e-9)}%`), known.since ? figure("Below 67%", when(known.since, "for")) : null) : "");
   }
 
   async function read() {
-    const asked = new URLSearchParams({ network, subnet: id });
+    const limit = pageSize(50);
+    const offset = Number(query.get("offset")) || 0;
+    const asked = new URLSearchParams({ network, subnet: id, limit });
     for (const key of ["state", "offset"]) if (query.get(key)) asked.set(key, query.get(key));
     let page;
     try {
@@ -91,7 +94,10 @@ export function subnetPage(main, live, query) {
           h("span", {}, v.nodeIds.length ? node(network, v.nodeIds[0]) : "—", v.nodeIds.length > 1 ? ` and ${v.nodeIds.length - 1} more` : ""),
           weight(v.weight, id), percent(share(v.weight, page.totalWeight), 2), state(v), v.version ?? "—", v.answerTime ? milliseconds(v.answerTime) : "—"]))
         : h("p", { class: "empty" }, missing ? "Every validator is connected." : "None."),
-      page.next === null ? "" : h("p", { class: "pages" }, h("a", { class: "button", href: of({ ...(missing ? { state: "missing" } : {}), offset: page.next }) }, "Next")));
+      offset || page.next !== null ? h("p", { class: "pages" },
+        offset ? h("a", { class: "button", href: turn(Math.max(offset - limit, 0)) }, "Previous") : null,
+        h("span", { class: "muted" }, `${number(Math.min(offset + 1, page.all))} to ${number(offset + page.validators.length)} of ${number(page.all)}`),
+        page.next === null ? null : h("a", { class: "button", href: turn(page.next) }, "Next")) : "");
   }
 
   const state = (v) => (v.connected ? h("span", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since))

@@ -1,4 +1,4 @@
-import { h, ask, when, figure, milliseconds, number, percent, subnet, table, weight } from "./dom.js";
+import { h, ask, when, figure, milliseconds, number, percent, subnet, table, weight, PRIMARY } from "./dom.js";
 import { badge, titleOf } from "./chains.js";
 import { Plots, axis, color } from "./plots.js";
 import { meter } from "./networks.js";
@@ -99,6 +99,7 @@ function weights(status) {
     rows.length ? table("Subnets", ["Network", "Subnet", { title: "Validators", right: true }, { title: "Weight", right: true }, "Connected", { title: "Highest quorum", right: true }, "Below 67% since"],
       shown.map((s) => [s.network, subnet(s.network, s.subnetId), number(s.validators), weight(s.weight, s.subnetId), meter(s.connected), `${Math.floor(100 * s.connected + 1e-9)}%`, s.since ? when(s.since) : "—"]))
       : h("p", { class: "empty" }, "No validator set is known yet. The service reads the sets from its upstream node; a replica with the role api has none."),
+    rows.some((s) => s.since && !s.required && s.subnetId !== PRIMARY) ? h("p", { class: "muted" }, "Only the primary network and the subnets of health_subnets count as problems.") : null,
     rows.length > shown.length ? h("p", { class: "muted" }, `These are ${shown.length} of ${rows.length}.`) : null);
 }
 
@@ -111,8 +112,9 @@ function failures(history) {
     h("h2", {}, "Not signed in the last hour"),
     outcomes.length ? table("Requests that were not signed", ["Network", "Result", { title: "Requests", right: true }], outcomes)
       : h("p", { class: "empty" }, history ? "No request failed." : "Waiting for the service…"),
-    outcomes.length ? h("p", { class: "muted" }, "Attempts to sign a message before a request count too.") : null,
+    outcomes.length ? h("p", { class: "muted" }, "These are requests of clients. ", h("a", { href: "#/messages?result=failed" }, "The latest ones, with their reasons")) : null,
     reasons.length ? h("h3", {}, "Why weight was missing") : null,
+    reasons.length ? h("p", { class: "muted" }, "This also counts messages that were to be signed before a request.") : null,
     reasons.length ? table("Reasons of missing weight", [{ title: "Requests", right: true }, "Reason"], reasons) : null);
 }
 

@@ -1,4 +1,4 @@
-import { h, ask, copyButton, failure, milliseconds, name, node, percent, share, subnet, table, weight } from "./dom.js";
+import { h, ask, copyButton, failure, milliseconds, name, node, offerNetworks, percent, share, subnet, table, weight } from "./dom.js";
 import { REPLIES, elapsed } from "./live.js";
 import { squarify } from "./tiles.js";
 
@@ -27,7 +27,7 @@ export function rounds(main, live, query) {
   const more = {
     quorumPercentageBuffer: h("input", { id: "buffer", type: "number", min: "0", max: "99", placeholder: "0" }),
     signingSubnetId: h("input", { id: "subnet", spellcheck: "false", autocomplete: "off", placeholder: "the source chain's" }),
-    pChainHeight: h("input", { id: "height", type: "number", min: "0", placeholder: "the proposed height" }),
+    pChainHeight: h("input", { id: "height", type: "number", min: "0", placeholder: "proposed" }),
     verifyingBlockchainId: h("input", { id: "destination", spellcheck: "false", autocomplete: "off", placeholder: "none: the height decides" }),
     justification: h("input", { id: "justification", spellcheck: "false", autocomplete: "off", placeholder: "0x…" }),
   };
@@ -285,14 +285,7 @@ export function rounds(main, live, query) {
   }
 
   function onStatus() {
-    const all = live.status?.networks ?? [];
-    const names = all.map((n) => n.name);
-    if ([...network.options].map((o) => o.value).join() !== names.join()) {
-      const before = network.value;
-      network.replaceChildren(...names.map((n) => h("option", { value: n }, n)));
-      const want = before || query.get("network");
-      if (names.includes(want)) network.value = want;
-    }
+    offerNetworks(network, live.status, query.get("network"));
     example.hidden = !live.status?.example;
   }
 

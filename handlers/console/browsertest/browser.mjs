@@ -15,6 +15,8 @@ const DESK = { width: 1280, height: 900 };
 const BELOW = { message: "messages", subnet: "networks" };
 const PHONE = { width: 390, height: 844 };
 const PATIENCE = 60_000;
+// What is not found is answered with 404 or 400, which browsers report.
+const LOOKUPS = ["/v1/networks/", "/v1/chains/", "/v1/icm/", "/console/api/messages"];
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"] });
 const results = [];
@@ -63,13 +65,13 @@ const loaded = {
   messages: (page) => page.locator("#archive tbody tr").first().waitFor(),
   message: (page) => page.locator("section[aria-label=Content] dd").first().waitFor(),
   networks: (page) => page.locator(".meter").first().waitFor(),
-  subnet: (page) => page.locator("#validators tbody tr").nth(50).waitFor(),
+  subnet: (page) => page.locator("#validators tbody tr").nth(9).waitFor(),
   index: (page) => page.locator("[role=progressbar]").first().waitFor(),
   charts: async (page) => {
     await page.locator("#latency canvas").waitFor();
     await page.locator("#tps canvas").waitFor();
   },
-  lookup: (page) => page.locator("#lookup-network option").first().waitFor({ state: "attached" }),
+  lookup: (page) => page.locator("section[aria-label='Latest messages between chains'] tbody tr").first().waitFor(),
 };
 
 async function shoot(page, name) {
@@ -201,7 +203,9 @@ await check("messages are shown that were signed before the page was opened", { 
   await page.locator("#archive tbody tr").first().waitFor();
   assert.ok(await page.locator("#of").inputValue());
   await open(page, "messages");
-  await page.locator("#archive tbody tr").nth(20).waitFor();
+  await page.locator("#messages-example").click();
+  await page.waitForFunction(() => document.getElementById("of").value.length > 30);
+  await page.locator("#archive tbody tr").nth(9).waitFor();
   const newest = await page.locator("#archive tbody a", { hasText: "Details" }).first().getAttribute("href");
   await page.locator("#archive a", { hasText: "Older" }).click();
   await page.locator("#archive a", { hasText: "Newest" }).waitFor();
@@ -211,6 +215,7 @@ await check("messages are shown that were signed before the page was opened", { 
   const failed = page.locator("#archive tr", { hasText: "QUORUM_NOT_REACHED" }).first();
   await failed.locator("summary").click();
   await failed.locator("tbody code").first().waitFor();
+  await page.locator("#archive p", { hasText: "of this process since it started" }).waitFor();
   await wide(page);
   await shoot(page, "messages-failed-phone");
   await failed.locator("a", { hasText: "Try again" }).click();
@@ -229,18 +234,24 @@ await check("messages are shown that were signed before the page was opened", { 
   await form.locator(".verdict[data-kind=bad]", { hasText: "carries no signature" }).waitFor();
 });
 
-await check("each validator's connection is shown, or why there is none", {}, async (page) => {
+await check("each validator's connection is shown, or why there is none", { expected: LOOKUPS }, async (page) => {
   await open(page, "networks");
   await page.locator("td a", { hasText: "Primary network" }).first().click();
   const rows = page.locator("#validators tbody tr");
-  await rows.nth(59).waitFor();
-  assert.equal(await rows.count(), 60);
-  const connected = await rows.filter({ has: page.locator("[data-state=good]") }).count();
+  await rows.nth(49).waitFor();
+  const good = rows.filter({ has: page.locator("[data-state=good]") });
+  let connected = await good.count();
+  await rows.filter({ hasText: /v\d+\.\d+\.\d+/ }).filter({ hasText: / ms/ }).first().waitFor();
+  await page.locator("#validators .pages", { hasText: "1 to 50 of 60" }).locator("a", { hasText: "Next" }).click();
+  await page.locator("#validators .pages", { hasText: "51 to 60 of 60" }).waitFor();
+  assert.equal(await rows.count(), 10);
+  connected += await good.count();
+  await page.locator("#validators a", { hasText: "Previous" }).click();
+  await rows.nth(49).waitFor();
   // The metric counts connections, which are all to validators here.
   const metrics = await (await fetch(`${operators}/metrics`)).text();
   const share = Number(metrics.split("\n").find((l) => l.startsWith("quorate_subnet_connected_weight_ratio")).split(" ").at(-1));
   await page.locator("section[aria-label=Subnet] dd", { hasText: `${(100 * share).toFixed(1)}%` }).waitFor();
-  await rows.filter({ hasText: /v\d+\.\d+\.\d+/ }).filter({ hasText: / ms/ }).first().waitFor();
   await page.locator("#validators a", { hasText: "Only those not connected" }).click();
   await page.locator("#validators h2", { hasText: "not connected" }).waitFor();
   assert.equal(await rows.count(), 60 - connected);
@@ -313,30 +324,129 @@ await check("optional fields are sent", { viewport: PHONE }, async (page) => {
   await page.locator("#verdict[data-kind=good]").waitFor();
 });
 
-// Whether there is a node surface is the service's affair.
-await check("an address, a validator and a subnet are looked up", { expected: ["/ext/bc/"] }, async (page) => {
+const section = (page, title) => page.locator(`section[aria-label='${title}']`);
+const api = async (path) => (await fetch(`${origin}/v1/${path}`)).json();
+
+await check("an address, a validator and a subnet are looked up", { expected: LOOKUPS }, async (page) => {
   await open(page, "lookup");
   await loaded.lookup(page);
   await page.locator("#query").fill(address);
   await page.locator("button[type=submit]").click();
-  const row = page.locator("section[aria-label='P-Chain balances'] tbody tr", { hasText: /Unlocked\s*AVAX/ }).first();
+  const row = section(page, "P-Chain balances").locator("tbody tr", { hasText: /Unlocked\s*AVAX/ }).first();
   await row.waitFor();
   assert.match(await row.textContent(), /AVAX[\d,]+/);
-  await page.locator("section[aria-label='P-Chain UTXOs'] tbody tr").first().waitFor();
-  await page.locator("section[aria-label='Staking transactions'] tbody tr, section[aria-label='Staking transactions'] p").first().waitFor();
-  await shoot(page, "lookup");
+  await section(page, "P-Chain UTXOs").locator("tbody tr").first().waitFor();
+  await section(page, "Staking transactions").locator("tbody tr, p").first().waitFor();
+  await page.locator("#results:not(:has-text('Looking…'))").waitFor();
+  await shoot(page, "address");
   await page.locator("#query").fill(validator);
   await page.keyboard.press("Enter");
-  await page.locator("section[aria-label='Delegations to it'] tbody tr").first().waitFor();
+  await section(page, "Delegations to it").locator("tbody tr").first().waitFor();
+  await section(page, "Validations").locator("tbody tr a", { hasText: "Primary network" }).first().waitFor();
   await page.locator("#query").fill(subnet);
   await page.keyboard.press("Enter");
-  await page.locator("section[aria-label='Subnet'] dl", { hasText: "Created" }).waitFor();
+  await section(page, "Subnet").locator("dd", { hasText: /ago · \d{4}-.*, block \d/ }).waitFor();
   await page.locator("#query").fill("<img src=x onerror=alert(1)>");
   await page.keyboard.press("Enter");
   await page.locator("#results", { hasText: "This is no address" }).waitFor();
+  await page.locator("#query").fill(subnet.split("").reverse().join(""));
+  await page.keyboard.press("Enter");
+  await section(page, "Nothing").locator("li").first().waitFor();
 });
 
-await check("the header of every page looks up", { viewport: PHONE, expected: ["/ext/bc/", "/v1/chains/"] }, async (page) => {
+await check("transactions, blocks and assets of the P- and X-Chain have pages", { expected: LOOKUPS }, async (page) => {
+  await open(page, "lookup");
+  await loaded.lookup(page);
+  await page.locator("#lookup-example").click();
+  await page.waitForFunction(() => document.getElementById("query").value.length > 40);
+  await page.locator("button[type=submit]").click();
+  await section(page, "Transaction of the P-Chain").locator("h3", { hasText: "Outputs" }).waitFor();
+  const base = "networks/local/blockchains";
+  const { transactions } = await api(`${base}/p-chain/transactions:listStaking?addresses=${address}&pageSize=1`);
+  const t = transactions[0] ?? (await api(`${base}/p-chain/transactions?pageSize=1&txTypes=AddPermissionlessDelegatorTx`)).transactions[0];
+  await open(page, `lookup?network=local&q=${t.txHash}`);
+  const found = section(page, "Transaction of the P-Chain");
+  const avax = (nano) => `${Number(nano.slice(0, -9) || 0).toLocaleString("en")}${`.${nano.slice(-9).padStart(9, "0")}`.replace(/\.?0+$/, "")} AVAX`;
+  await found.locator("div", { hasText: "Staked" }).locator("dd", { hasText: avax(t.amountStaked[0].amount) }).first().waitFor();
+  const outputs = found.locator("table", { has: page.locator("caption", { hasText: "Outputs" }) }).locator("tbody tr");
+  const whole = await api(`${base}/p-chain/transactions/${t.txHash}`);
+  assert.equal(await outputs.count(), whole.emittedUtxos.length);
+  await outputs.filter({ hasText: avax(whole.emittedUtxos[0].amount) }).first().waitFor();
+  assert.match(await page.title(), new RegExp(t.txHash));
+  await wide(page);
+  await shoot(page, "transaction");
+  await found.locator("a", { hasText: t.nodeId }).click();
+  await section(page, "Validations").locator("tbody tr").first().waitFor();
+  await page.goBack();
+  await found.locator(`a[href*="q=${t.blockNumber}&on=p-chain"]`).click();
+  const block = section(page, "Block of the P-Chain");
+  await block.locator("td a", { hasText: t.txHash }).waitFor();
+  assert.equal(await page.locator("#results section").count(), 1, "the number is that of one chain");
+  await block.locator("a", { hasText: new RegExp(`^${(Number(t.blockNumber) - 1).toLocaleString("en")}$`) }).last().click();
+  await block.locator("dd", { hasText: new RegExp(`^${(Number(t.blockNumber) - 1).toLocaleString("en")}$`) }).first().waitFor();
+  // An asset of the X-Chain, from its balance.
+  const { balances } = await api(`${base}/x-chain/balances?addresses=${address.replace("P-", "X-")}`);
+  const asset = balances.unlocked.find((b) => b.symbol !== "AVAX");
+  await open(page, `lookup?network=local&q=${address}`);
+  await section(page, "X-Chain balances").locator("a", { hasText: asset.symbol }).first().click();
+  await section(page, "Asset").locator("dd", { hasText: asset.name }).waitFor();
+  const { blocks: [latest] } = await api(`${base}/x-chain/blocks?pageSize=1`);
+  await open(page, `lookup?network=local&q=${latest.blockHash}`);
+  await section(page, "Block of the X-Chain").locator("td a", { hasText: latest.transactions[0] }).click();
+  await section(page, "Transaction of the X-Chain").locator("dd", { hasText: latest.transactions[0] }).waitFor();
+  // The latest blocks are listed, page by page.
+  await open(page, "lookup");
+  const rows = section(page, "Latest blocks of the P-Chain").locator("tbody tr");
+  await rows.nth(4).waitFor();
+  await section(page, "Latest blocks of the P-Chain").locator("button", { hasText: "More" }).click();
+  await rows.nth(9).waitFor();
+  assert.equal(new Set(await rows.locator("td:first-child").allTextContents()).size, 10);
+});
+
+await check("addresses of EVM chains and messages between chains have pages", { viewport: PHONE, expected: LOOKUPS }, async (page) => {
+  const { messages } = await api("icm/messages?network=local&pageSize=50");
+  const m = messages.find((one) => one.sourceTransaction);
+  await open(page, `lookup?network=local&q=${m.messageId}`);
+  const found = section(page, "Message between chains");
+  await found.locator("tbody tr", { hasText: "Signed" }).waitFor();
+  await wide(page);
+  await shoot(page, "icm-phone");
+  await found.locator("dd a", { hasText: m.from }).click();
+  await section(page, "Messages between chains").locator(`a[href$="q=${m.messageId}"]`).waitFor();
+  const { transactions: [t] } = await api("chains/99001/transactions?pageSize=1");
+  await open(page, `lookup?network=local&q=${t.from.address}`);
+  await section(page, "Transactions").locator(`a[href$="q=${t.txHash}"]`).first().waitFor();
+  const { nativeTokenBalance } = await api(`chains/99001/addresses/${t.from.address}/balances:getNative`);
+  await section(page, "Address").locator("dd", { hasText: nativeTokenBalance.symbol }).waitFor();
+  await section(page, "Tokens").waitFor();
+  await wide(page);
+  await shoot(page, "account-phone");
+  // Without the index, the page says what to set.
+  await page.route("**/addresses/*/transactions?*", (route) => route.fulfill({ status: 503, contentType: "application/json", body: JSON.stringify({ message: "this instance does not index it; its operator can add address_transactions to networks.NAME.evm_indexes", statusCode: 503, code: "INDEX_OFF" }) }));
+  await page.reload();
+  await section(page, "Transactions").locator("p", { hasText: "evm_indexes" }).waitFor();
+});
+
+await check("charts have time ranges, and an index at the tip shows its lag", {}, async (page) => {
+  await open(page, "charts");
+  await loaded.charts(page);
+  await page.locator("#tps-span").selectOption("8");
+  await page.locator("section p", { hasText: /^8 days/ }).waitFor();
+  await open(page, "index");
+  const tip = page.locator(".card", { hasText: "At the tip" }).first();
+  await tip.locator("dt", { hasText: "Blocks behind" }).waitFor();
+  assert.equal(await tip.locator("dt", { hasText: "Blocks a second" }).count(), 0);
+});
+
+await check("an alias names its network", {}, async (page) => {
+  await open(page, "subnet?network=fuji&id=11111111111111111111111111111111LpoYY");
+  await page.locator("section[aria-label=Subnet] dd", { hasText: "60" }).first().waitFor();
+  await page.locator("#validators tbody tr").nth(9).waitFor();
+  await open(page, "message?network=testnet&number=1");
+  await loaded.message(page);
+});
+
+await check("the header of every page looks up", { viewport: PHONE, expected: LOOKUPS }, async (page) => {
   const evm = `${origin}/v1/chains/99001`;
   const [transaction] = (await (await fetch(`${evm}/transactions?pageSize=1`)).json()).transactions;
   await open(page, "networks?network=local");
@@ -352,13 +462,13 @@ await check("the header of every page looks up", { viewport: PHONE, expected: ["
   await found.locator("dd", { hasText: /ago · \d{4}-/ }).waitFor();
   await wide(page);
   await shoot(page, "transaction-phone");
-  await found.locator("a", { hasText: transaction.blockNumber }).click();
+  await found.locator(`a[href*="q=${transaction.blockNumber}&on=99001"]`).click();
   const block = page.locator("section[aria-label='Block of an EVM chain']");
   await block.locator("tbody tr").first().waitFor();
-  assert.match(page.url(), new RegExp(`q=${transaction.blockNumber}$`));
+  assert.match(page.url(), new RegExp(`q=${transaction.blockNumber}&on=99001$`));
   await wide(page);
   await look("999999999");
-  await block.locator("p", { hasText: "No indexed EVM chain has this block yet." }).waitFor();
+  await section(page, "Nothing").locator("li", { hasText: "999999999" }).first().waitFor();
   const { messages: [newest] } = await (await fetch(`${url}api/messages?network=local&limit=1`)).json();
   await look(newest.messageId);
   await page.locator("section[aria-label='Signed messages'] tbody a", { hasText: "Details" }).click();

@@ -65,7 +65,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		Seconds     float64
 	}
 	require.NoError(t, json.Unmarshal(out.Bytes(), &results), "%s", &out)
-	require.Len(t, results, 20, "every check reports")
+	require.Len(t, results, 24, "every check reports")
 	for _, r := range results {
 		t.Run(r.Name, func(t *testing.T) {
 			if r.Error != "" {

@@ -69,10 +69,23 @@ func (c *Coverage) Subnets() (largest []console.Subnet, all int) {
 	sets := *c.sets.Load()
 	largest = make([]console.Subnet, min(len(sets), maxCoveredSubnets))
 	for i := range largest {
-		s := sets[i]
-		largest[i] = console.Subnet{ID: s.SubnetID, Validators: len(s.Validators), Weight: s.TotalWeight, Connected: c.Of(s)}
+		largest[i] = c.describe(sets[i])
 	}
 	return largest, len(sets)
+}
+
+// Subnet returns a subnet of any size; false if it has no validators, or they are not known yet.
+func (c *Coverage) Subnet(id ids.ID) (console.Subnet, bool) {
+	for _, s := range *c.sets.Load() {
+		if s.SubnetID == id {
+			return c.describe(s), true
+		}
+	}
+	return console.Subnet{}, false
+}
+
+func (c *Coverage) describe(s *validators.Set) console.Subnet {
+	return console.Subnet{ID: s.SubnetID, Validators: len(s.Validators), Weight: s.TotalWeight, Connected: c.Of(s)}
 }
 
 // Of returns the share, 0 to 1, of a set's weight that is connected.

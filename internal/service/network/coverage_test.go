@@ -42,4 +42,13 @@ quorate_subnets 1
 	}
 	c.Follow(sets)
 	require.Equal(t, maxCoveredSubnets+1, testutil.CollectAndCount(c))
+	shown, all := c.Subnets()
+	require.Equal(t, []int{maxCoveredSubnets, 501}, []int{len(shown), all})
+	last := ids.ID{244, 1, 1}
+	_, ok := c.Subnet(last)
+	require.False(t, ok)
+	last[0]--
+	s, ok := c.Subnet(last)
+	require.True(t, ok, "of any size")
+	require.Equal(t, []any{last, 3, uint64(100), 0.7}, []any{s.ID, s.Validators, s.Weight, s.Connected})
 }
