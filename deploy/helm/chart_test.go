@@ -175,6 +175,7 @@ func (r release) checkSet(t *testing.T, set *apps.StatefulSet) {
 	}
 	pod := set.Spec.Template.Spec
 	require.True(t, *pod.SecurityContext.RunAsNonRoot)
+	require.False(t, *pod.EnableServiceLinks, "Kubernetes would set unknown variables QUORATE_*")
 	container := pod.Containers[0]
 	ports := make(map[string]int32)
 	for _, port := range container.Ports {
