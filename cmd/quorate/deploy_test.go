@@ -115,7 +115,7 @@ func inContext(t *testing.T, name string) {
 }
 
 // The image is made of what is there, with the Go of go.mod, for a user who is not root, and
-// what it runs takes its command line and its environment. TestImage builds it.
+// what it runs takes its command line and its environment. TestReleases builds it.
 func TestDockerfile(t *testing.T) {
 	all := stages(t)
 	require.Len(t, all, 2)
@@ -270,11 +270,15 @@ func TestComposition(t *testing.T) {
 func TestUnit(t *testing.T) {
 	content, err := os.ReadFile(root + "/deploy/quorate.service")
 	require.NoError(t, err)
-	ran, environ := 0, []string(nil)
+	ran, reloads, environ := 0, false, []string(nil)
 	for line := range strings.Lines(string(content)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch key {
-		case "ExecStart", "ExecStartPre":
+		case "ExecStart", "ExecStartPre", "ExecReload":
+			if value == "/bin/kill -HUP $MAINPID" {
+				reloads = true
+				continue
+			}
 			words := strings.Fields(value)
 			require.Equal(t, "/usr/bin/quorate", words[0])
 			accepts(t, words[1:])
@@ -293,5 +297,6 @@ func TestUnit(t *testing.T) {
 			require.Greater(t, d, 15*time.Second, "requests in flight are waited for")
 		}
 	}
-	require.Equal(t, 2, ran)
+	require.Equal(t, 3, ran)
+	require.True(t, reloads)
 }

@@ -26,9 +26,6 @@ type builder struct {
 
 func newBuilder(t *testing.T) *builder {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds a container image")
-	}
 	program := testenv.Program(t, "buildah", "buildah")
 	if os.Geteuid() != 0 {
 		testenv.Missing(t, "buildah must run as root to start a program in a container without further set-up")
@@ -57,21 +54,12 @@ func (b *builder) run(t *testing.T, args ...string) []byte {
 
 // The image is built from the Dockerfile and runs quorate dev, as its user, to the first signed message. Then its health
 // check succeeds. A folder replaces the first stage of the Dockerfile, whose base would have to be pulled. The script of
-// that stage makes the folder, with a program that this test builds.
-func TestImage(t *testing.T) {
+// that stage makes the folder, with a program that is built already.
+func testImage(t *testing.T, program string) {
 	b := newBuilder(t)
 	dir := t.TempDir()
-	program := filepath.Join(dir, "quorate")
-	for _, step := range [][]string{
-		{"go", "build", "-ldflags", "-linkmode external -extldflags -static", "-o", program, "./cmd/quorate"},
-		{"deploy/rootfs.sh", filepath.Join(dir, "build", "out"), program},
-	} {
-		cmd := exec.CommandContext(t.Context(), step[0], step[1:]...)
-		cmd.Dir = root
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%v: %s", step, out)
-	}
-	b.run(t, "build", "--format", "docker", "--pull-never", "--build-context", "build="+filepath.Join(dir, "build"), "-t", "quorate", "-f", "deploy/Dockerfile", ".")
+	command(t, "deploy/rootfs.sh", filepath.Join(dir, "out"), program)
+	b.run(t, "build", "--format", "docker", "--pull-never", "--build-context", "build="+dir, "-t", "quorate", "-f", "deploy/Dockerfile", ".")
 
 	var built struct {
 		Docker struct {
