@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Go: a C compiler, Node.js with npm (the official
 # JavaScript clients), PostgreSQL (the store), promtool (the alert rules), chromium (the
-# console) and buildah (the container image). Where it may not use apt it names what is missing; tests that need a
-# missing program are skipped.
+# console) and buildah (the container image). Where it may not use apt it names what is
+# missing; tests that need a missing program are skipped.
 set -u
 
 missing=()
