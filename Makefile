@@ -1,8 +1,8 @@
 # What a developer runs. `make help` lists it.
 
 GOTESTSUM  = go run gotest.tools/gotestsum@v1.13.0
-# One summary of the three modules' tests, which ends the output.
-SUMMARY    = echo "All modules:"; $(GOTESTSUM) --format none --raw-command -- cat $(CACHE)/unit.json $(CACHE)/bench.json $(CACHE)/e2e.json
+# One summary of the four modules' tests, which ends the output.
+SUMMARY    = echo "All modules:"; $(GOTESTSUM) --format none --raw-command -- cat $(CACHE)/unit.json $(CACHE)/bench.json $(CACHE)/helm.json $(CACHE)/e2e.json
 GOLANGCI   = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 CACHE     ?= $(CURDIR)/.cache
 # Where known vulnerabilities are looked up: the copy in deploy/vulndb, or with
@@ -15,7 +15,7 @@ SOAK      ?= 30m
 # The file descriptors of a process: simulated networks need several thousand.
 FILES      = ulimit -n "$$(ulimit -Hn)" 2>/dev/null || true
 
-.PHONY: help build deps test test-all lint vulndb bench bench-short soak clean notices
+.PHONY: help build deps test test-all lint vulndb bench bench-short soak clean notices release
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,7 @@ test: deps ## run what every change must pass, one real network included
 	@$(FILES); status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -short -timeout 10m ./... || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- -short ./...) || status=1; \
+	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- ./...) || status=1; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -short -count=1 -timeout 10m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
@@ -38,6 +39,7 @@ test-all: deps ## run every test, also the slow ones, with the race detector and
 	@$(FILES); status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -timeout 20m ./... || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- ./...) || status=1; \
+	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- ./...) || status=1; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 25m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
@@ -46,6 +48,7 @@ lint: $(CACHE)/vulndb/index/db.json ## check formatting, run the linters, look f
 	$(GOLANGCI) run ./...
 	cd bench && $(GOLANGCI) run ./...
 	cd e2e && $(GOLANGCI) run ./...
+	cd deploy/helm && $(GOLANGCI) run ./...
 	$(VULNCHECK) -C $(CURDIR) ./...
 	$(VULNCHECK) -C $(CURDIR)/bench ./...
 	$(VULNCHECK) -C $(CURDIR)/e2e ./...
@@ -67,8 +70,11 @@ bench-short: ## measure for about nine minutes, write docs/benchmarks.md and doc
 soak: ## keep the service busy for half an hour while what it depends on fails; writes docs/soak.md
 	go -C bench run ./soak -for $(SOAK) -out ../docs/soak.md
 
+release: ## write what is released into dist: archives, packages, the chart, checksums
+	deploy/release.sh dist
+
 clean: ## remove what the targets made
-	rm -rf quorate $(CACHE)
+	rm -rf quorate dist $(CACHE)
 
 notices: ## write the licences of what is built in
 	go run ./deploy/notices > THIRD_PARTY_NOTICES.new && mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES

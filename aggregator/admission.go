@@ -11,18 +11,22 @@ const busyPause = time.Second
 
 // admission bounds the rounds at a time. It is not safe for concurrent use.
 type admission struct {
-	all, perClient int // bounds; 0 is no bound
-	rounds         int
-	clients        map[string]int // rounds by the client that started them
+	bounds  func() (all, perClient int) // nil is no bound
+	rounds  int
+	clients map[string]int // rounds by the client that started them
 }
 
 // enter counts a round that a client starts. The empty client has no bound of its own.
 func (a *admission) enter(client string) *Error {
+	var all, perClient int
+	if a.bounds != nil {
+		all, perClient = a.bounds()
+	}
 	switch {
-	case client != "" && a.perClient > 0 && a.clients[client] >= a.perClient:
+	case client != "" && perClient > 0 && a.clients[client] >= perClient:
 		return &Error{Code: CodeTooManyRounds, RetryAfter: busyPause, Message: fmt.Sprintf(
 			"this client has %d messages signed at the same time, which is the limit; send the request again when some are done", a.clients[client])}
-	case a.all > 0 && a.rounds >= a.all:
+	case all > 0 && a.rounds >= all:
 		return &Error{Code: CodeBusy, RetryAfter: busyPause, Message: fmt.Sprintf(
 			"%d messages are signed at the same time, which is the limit; send the request again in a moment", a.rounds)}
 	}
@@ -44,7 +48,7 @@ func (a *admission) leave(client string) {
 type clientKey struct{}
 
 // WithClient returns a context in which rounds that Sign starts count for a client; see
-// Options.RoundsPerClient.
+// Options.Rounds.
 func WithClient(ctx context.Context, client string) context.Context {
 	return context.WithValue(ctx, clientKey{}, client)
 }

@@ -69,7 +69,7 @@ func TestRoundsAreBounded(t *testing.T) {
 		}
 	}
 	t.Run("of a client", func(t *testing.T) {
-		runBusy(t, Options{RoundsPerClient: 2}, func(t *testing.T, ctx context.Context, b busy) {
+		runBusy(t, Options{Rounds: func() (int, int) { return 0, 2 }}, func(t *testing.T, ctx context.Context, b busy) {
 			first := b.request(t, ctx, "a", "1")
 			b.request(t, ctx, "a", "2")
 			requests := b.fakeNetwork.requests
@@ -89,7 +89,7 @@ func TestRoundsAreBounded(t *testing.T) {
 		})
 	})
 	t.Run("in all", func(t *testing.T) {
-		runBusy(t, Options{Rounds: 3, RoundsPerClient: 2}, func(t *testing.T, ctx context.Context, b busy) {
+		runBusy(t, Options{Rounds: func() (int, int) { return 3, 2 }}, func(t *testing.T, ctx context.Context, b busy) {
 			for i, client := range []string{"a", "a", "b"} {
 				b.request(t, ctx, client, fmt.Sprint(i))
 			}

@@ -72,9 +72,9 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Limits of a round; the zero value means DefaultLimits.
 	Limits Limits
-	// Rounds bounds the rounds at a time, RoundsPerClient those that one client started; see
-	// WithClient. 0 is no bound. Requests that join a round are not bounded.
-	Rounds, RoundsPerClient int
+	// Rounds returns the most rounds at a time, of all clients and of one (see WithClient). 0 is no bound, and so is
+	// a nil Rounds. It is called for each new round, under a lock. Requests that join a round are not bounded.
+	Rounds func() (all, perClient int)
 	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
 	// 32 MiB.
 	SignatureCacheBytes, MessageCacheBytes uint64
@@ -162,7 +162,7 @@ func New(o Options) (*Aggregator, error) {
 		find:      o.Find,
 		unseen:    unseen,
 		runners:   make(map[roundKey]*runner),
-		admitted:  admission{all: o.Rounds, perClient: o.RoundsPerClient, clients: make(map[string]int)},
+		admitted:  admission{bounds: o.Rounds, clients: make(map[string]int)},
 	}
 	a.idle = make(chan struct{})
 	close(a.idle)

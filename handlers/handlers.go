@@ -68,10 +68,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// ClientCompat selects the requests that get responses in the generated clients' form. Empty means compat.Auto.
 	ClientCompat compat.Mode
-	// BodyLimit limits request bodies, in bytes; 0 means 256 KiB.
-	BodyLimit int64
-	// BodyTimeout limits how long a request body may take to arrive; 0 means 10 s.
-	BodyTimeout time.Duration
+	// Body returns the limits of a request body. It is called for each request. Nil means 256 KiB within 10 s.
+	Body func() middleware.BodyLimits
 	// Origins are the web origins whose pages may call the service, for example https://example.org; nil means all,
 	// and an empty list none.
 	Origins []string
@@ -119,6 +117,9 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Body == nil {
+		o.Body = func() middleware.BodyLimits { return middleware.BodyLimits{Size: 256 << 10, Time: 10 * time.Second} }
+	}
 	further := []echo.MiddlewareFunc{middleware.Except(forNode, middleware.CORS(origins...)), pages}
 	if o.Tracer != nil {
 		further = append(further, middleware.Trace(o.Tracer))
@@ -127,7 +128,7 @@ func New(o Options) (*echo.Echo, error) {
 		further = append(further, o.Access.Middleware())
 	}
 	e := newEcho(o.Log, o.Metrics, append(further,
-		middleware.Except(forNode, middleware.Body(cmp.Or(o.BodyLimit, 256<<10), cmp.Or(o.BodyTimeout, 10*time.Second))),
+		middleware.Except(forNode, middleware.Body(o.Body)),
 		middleware.Params(),
 		middleware.Except(forNode, compat.Middleware(mode)),
 		middleware.Except(forNode, identifyClients(o.Access)),
@@ -135,7 +136,7 @@ func New(o Options) (*echo.Echo, error) {
 	if o.ClientIP != nil {
 		e.IPExtractor = o.ClientIP
 	}
-	routeNode(e, o.Node, o.Access, o.Answers, cmp.Or(o.BodyTimeout, 10*time.Second))
+	routeNode(e, o.Node, o.Access, o.Answers, o.Body)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures", api.AggregateSignatures)
 	e.POST("/v1/signatureAggregator/:network/aggregateSignatures\\:batch", api.AggregateSignaturesBatch)
 	e.GET("/v1/signatureAggregator/:network/aggregateSignatures/:txHash", api.AggregateTransactionSignatures)

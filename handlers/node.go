@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -40,12 +39,13 @@ func quiet(c echo.Context) bool {
 }
 
 // routeNode routes the paths of the node API to h, unless h is nil. The context of its
-// requests has their client (see access.ClientOf), whose memory for answers they use.
-func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.Budget, bodyTimeout time.Duration) {
+// requests has their client (see access.ClientOf), whose memory for answers they use. Of the limits of their bodies, the time
+// applies.
+func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.Budget, limits func() middleware.BodyLimits) {
 	if h == nil {
 		return
 	}
-	body := middleware.Body(NodeBodyLimit, bodyTimeout)
+	body := middleware.Body(func() middleware.BodyLimits { return middleware.BodyLimits{Size: NodeBodyLimit, Time: limits().Time} })
 	for _, path := range nodePaths {
 		e.Any(path, func(c echo.Context) error {
 			ctx, client := guard.Accompany(c)

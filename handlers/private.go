@@ -121,7 +121,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	if o.Verify != nil {
 		e.POST("/index/verify", verifyIndex(o.Verify))
 	}
-	routeNode(e, o.Node, nil, o.Answers, 10*time.Second)
+	routeNode(e, o.Node, nil, o.Answers, func() middleware.BodyLimits { return middleware.BodyLimits{Time: 10 * time.Second} })
 	return e, nil
 }
 

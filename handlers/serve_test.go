@@ -20,6 +20,7 @@ import (
 
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
+	"quorate/handlers/middleware"
 )
 
 // patience is how long tests wait for what normally takes milliseconds.
@@ -140,6 +141,11 @@ func TestRequestTimeout(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 }
 
+// shortBodies returns limits with little time for bodies.
+func shortBodies() middleware.BodyLimits {
+	return middleware.BodyLimits{Size: 256 << 10, Time: 100 * time.Millisecond}
+}
+
 // TestWorkOutlastsBodyTimeout: the deadline of a body must not end the work on a
 // request whose body has arrived.
 func TestWorkOutlastsBodyTimeout(t *testing.T) {
@@ -151,7 +157,7 @@ func TestWorkOutlastsBodyTimeout(t *testing.T) {
 			return signed(req), nil
 		}
 	}}
-	srv := start(t, newPublic(t, s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience)
+	srv := start(t, newPublic(t, s, func(o *Options) { o.Body = shortBodies }), patience, patience)
 	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 	conn, r := dial(t, srv.addr)
 	for range 2 { // the connection stays usable
@@ -164,7 +170,7 @@ func TestWorkOutlastsBodyTimeout(t *testing.T) {
 
 func TestSlowBody(t *testing.T) {
 	var s fakeSigner
-	srv := start(t, newPublic(t, &s, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience)
+	srv := start(t, newPublic(t, &s, func(o *Options) { o.Body = shortBodies }), patience, patience)
 	for _, path := range []string{fujiPath, peerPath} {
 		for _, head := range []string{
 			requestText(path, 100, "", `{"mess`),
@@ -189,7 +195,7 @@ func TestSlowBody(t *testing.T) {
 
 // TestUnreadSlowBody: a body that nobody wants holds no connection either.
 func TestUnreadSlowBody(t *testing.T) {
-	srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond }), patience, patience)
+	srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.Body = shortBodies }), patience, patience)
 	conn, r := dial(t, srv.addr)
 	_, err := io.WriteString(conn, requestText("/v1/none", 100, "", "x"))
 	require.NoError(t, err)

@@ -4,9 +4,18 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
-// notify tells the service manager the state of the service, as in sd_notify(3): READY=1 or STOPPING=1. It does nothing
+// reloading returns the state of a service that reads its configuration again. The manager orders it by the time.
+func reloading() string {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // never fails with this clock
+	return fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000)
+}
+
+// notify tells the service manager the state of the service, as in sd_notify(3): for example READY=1 or STOPPING=1. It does nothing
 // if none started the process with NOTIFY_SOCKET.
 func notify(state string) error {
 	name := os.Getenv("NOTIFY_SOCKET")

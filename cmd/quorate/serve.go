@@ -8,7 +8,9 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +27,9 @@ func newServe() *cobra.Command {
 Each network needs a node that reports its validators. The service requests signatures
 from the validators themselves over the peer-to-peer network. It makes only outgoing
 connections to them. The first start of a network creates an identity in the data folder.
+
+SIGHUP makes the service read its configuration again: limits, rate classes and TLS
+certificates change without a restart. It names other keys that have changed in its log.
 
 The service answers at once. Requests for a network get status 503 until its node
 answers. Other networks do not wait for it.
@@ -56,8 +61,21 @@ are at --private-listen: /readyz, /ext/health and /metrics.`,
 				}
 			}
 			defer context.AfterFunc(cmd.Context(), func() { tell("STOPPING=1") })()
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP)
+			defer signal.Stop(hangups)
 			return service.Run(cmd.Context(), service.Options{
 				Config: c, Version: version, Commit: buildSource().commit, Log: cmd.ErrOrStderr(),
+				Reload: service.Reload{
+					Requests: hangups,
+					Read: func() (config.Config, []string) {
+						tell(reloading())
+						s := config.Read(cmd.Flags(), os.Environ())
+						s.CheckFiles()
+						return s.Config, slices.Collect(s.Placed())
+					},
+					Done: func() { tell("READY=1") },
+				},
 				Started: func(a service.Addresses) {
 					announce(cmd.OutOrStdout(), c, a)
 					tell("READY=1")

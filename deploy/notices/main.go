@@ -106,7 +106,7 @@ func write(out io.Writer, modules []module) error {
 		}
 	}
 	var b bytes.Buffer
-	b.WriteString("quorate contains the following modules, under the licences that follow their names.\nThe Go standard library is under the licence of golang.org/x/sys.\n")
+	b.WriteString("quorate contains the following modules, under the licences that follow their names.\nThe Go standard library is under the licence of golang.org/x/sys.\nReleased programs also contain the GNU C Library (LGPL-2.1-or-later, https://www.gnu.org/software/libc), linked statically by deploy/build.sh.\n")
 	for _, text := range texts {
 		b.WriteString("\n================================================================================\n")
 		for _, name := range by[text] {

@@ -49,14 +49,13 @@ type Options struct {
 
 // Guard checks the API key and the allowance of each request. It is safe for concurrent use.
 type Guard struct {
-	keys     *keyring
-	classes  map[string]Class
-	free     []string
-	refused  *prometheus.CounterVec
-	owed     prometheus.Counter
-	policies map[string][]string // header values by class
+	keys    *keyring
+	free    []string
+	refused *prometheus.CounterVec
+	owed    prometheus.Counter
 
-	mu        sync.Mutex // guarantees one allowance per client IP address
+	mu        sync.Mutex       // guarantees one allowance per client IP address
+	classes   map[string]Class // guarded by mu; replaced, never changed
 	addresses *lru.Cache[netip.Prefix, *allowance]
 }
 
@@ -73,7 +72,6 @@ func New(o Options) (*Guard, error) {
 		keys:      &keyring{file: o.Keys, stored: o.Stored, classes: o.Classes, shared: o.Shared, log: o.Log},
 		classes:   o.Classes,
 		free:      o.Free,
-		policies:  make(map[string][]string, len(o.Classes)),
 		addresses: lru.NewCache[netip.Prefix, *allowance](o.Addresses),
 		refused: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_http_refused_total", Help: "Requests refused before they were looked at, by reason: key (unknown or revoked), rate, day.",
@@ -82,11 +80,8 @@ func New(o Options) (*Guard, error) {
 			Name: "quorate_http_owed_total", Help: "Requests charged to clients for what their requests cost beyond one each.",
 		}),
 	}
-	for name, c := range o.Classes {
-		if err := c.Validate(); err != nil {
-			return nil, fmt.Errorf("rate class %s: %w", name, err)
-		}
-		g.policies[name] = []string{c.policy()}
+	if err := checkClasses(o.Classes); err != nil {
+		return nil, err
 	}
 	for _, reason := range []string{"key", "rate", "day"} {
 		g.refused.WithLabelValues(reason)
@@ -94,6 +89,28 @@ func New(o Options) (*Guard, error) {
 	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are good."}, func() float64 { return float64(g.keys.count()) })
 	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client addresses whose use is remembered."}, func() float64 { return float64(g.addresses.Len()) })
 	return g, nil
+}
+
+func checkClasses(classes map[string]Class) error {
+	for name, c := range classes {
+		if err := c.Validate(); err != nil {
+			return fmt.Errorf("rate class %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// SetClasses replaces the classes. Clients keep what they have used of their allowances. After an error the classes stay
+// as they were.
+func (g *Guard) SetClasses(classes map[string]Class) error {
+	if err := checkClasses(classes); err != nil {
+		return err
+	}
+	g.keys.setClasses(classes)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.classes = classes
+	return nil
 }
 
 // Load reads the API keys of Options.Stored. Until then no API key is known. It does nothing if Stored is nil.
@@ -144,7 +161,7 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 				return next(c)
 			}
 			header := c.Request().Header
-			name, class, left, err := g.admit(keyOf(header), c.RealIP())
+			name, left, err := g.admit(keyOf(header), c.RealIP())
 			if err != nil {
 				return err
 			}
@@ -156,7 +173,7 @@ func (g *Guard) Middleware() echo.MiddlewareFunc {
 			}
 			v, err := g.spend(c.Request().Context(), left, 1)
 			h := c.Response().Header()
-			h["Ratelimit-Policy"] = g.policies[class]
+			h["Ratelimit-Policy"] = left.policy
 			h.Set("Ratelimit-Limit", strconv.Itoa(left.class.burst()))
 			v.setHeaders(h)
 			if err != nil {
@@ -260,7 +277,7 @@ func (c *Client) take(ctx context.Context, n, all int) (v verdict, limited bool,
 	if c.guard == nil || n <= 0 {
 		return v, false, nil
 	}
-	_, _, left, err := c.guard.admit(c.key, c.address)
+	_, left, err := c.guard.admit(c.key, c.address)
 	if limited = err == nil && left != nil; limited {
 		if most := left.class.burst(); all > most {
 			c.guard.refused.WithLabelValues("rate").Inc()
@@ -280,7 +297,7 @@ func (c *Client) Owe(ctx context.Context, n int) {
 	if c.guard == nil || n <= 0 {
 		return
 	}
-	_, _, left, err := c.guard.admit(c.key, c.address)
+	_, left, err := c.guard.admit(c.key, c.address)
 	if err != nil || left == nil {
 		return // the API key was revoked meanwhile, or there is no limit
 	}
@@ -294,9 +311,9 @@ func tooMany(format string, args ...any) error {
 	return &apierr.Error{Status: http.StatusTooManyRequests, Message: fmt.Sprintf(format, args...), Code: "RATE_LIMITED"}
 }
 
-// admit returns the name, class and allowance of the API key, or of address without an API key. left is nil if there
-// is no limit.
-func (g *Guard) admit(key, address string) (name, class string, left *allowance, err error) {
+// admit returns the name and the allowance of the API key, or the allowance of address without an API key. left is nil if
+// there is no limit.
+func (g *Guard) admit(key, address string) (name string, left *allowance, err error) {
 	if key != "" {
 		var h *holder
 		var some bool
@@ -307,28 +324,28 @@ func (g *Guard) admit(key, address string) (name, class string, left *allowance,
 		}
 		switch {
 		case h != nil && h.Revoked.IsZero():
-			return h.Name, h.class, h.left, nil
+			return h.Name, h.left, nil
 		case h != nil:
 			g.refused.WithLabelValues("key").Inc()
-			return "", "", nil, &apierr.Error{Status: http.StatusForbidden, Message: "the API key was revoked; ask the operator of this service for another, or send none"}
+			return "", nil, &apierr.Error{Status: http.StatusForbidden, Message: "the API key was revoked; ask the operator of this service for another, or send none"}
 		case some:
 			g.refused.WithLabelValues("key").Inc()
-			return "", "", nil, &apierr.Error{Status: http.StatusUnauthorized, Message: "the API key is not known here; check the header " + headerKey + ", or send none"}
+			return "", nil, &apierr.Error{Status: http.StatusUnauthorized, Message: "the API key is not known here; check the header " + headerKey + ", or send none"}
 		}
-	}
-	limits, ok := g.classes[DefaultClass]
-	if !ok {
-		return "", "", nil, nil
 	}
 	origin := OriginOf(address)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	left, ok = g.addresses.Get(origin)
+	limits, ok := g.classes[DefaultClass]
 	if !ok {
-		left = newAllowance(limits)
+		return "", nil, nil
+	}
+	left, ok = g.addresses.Get(origin)
+	if !ok || left.class != limits {
+		left = newAllowance(limits, left)
 		g.addresses.Put(origin, left)
 	}
-	return "", DefaultClass, left, nil
+	return "", left, nil
 }
 
 // OriginOf parses text and returns its Origin. All texts that are no IP address share one origin.

@@ -79,7 +79,7 @@ func TestKeyFileIsChangedByManyAtOnce(t *testing.T) {
 
 func TestAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAllowance(Class{PerSecond: 2, Burst: 3})
+		a := newAllowance(Class{PerSecond: 2, Burst: 3}, nil)
 		for want := 2; want >= 0; want-- {
 			v := a.take(1, time.Now())
 			require.True(t, v.allowed)
@@ -99,7 +99,7 @@ func TestAllowance(t *testing.T) {
 func TestAllowanceOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // begins at midnight UTC
 		time.Sleep(23*time.Hour + 59*time.Minute)
-		a := newAllowance(Class{PerSecond: 100, PerDay: 2})
+		a := newAllowance(Class{PerSecond: 100, PerDay: 2}, nil)
 		require.Equal(t, 1, a.take(1, time.Now()).remaining)
 		require.Equal(t, 0, a.take(1, time.Now()).remaining)
 		v := a.take(1, time.Now())
@@ -135,7 +135,7 @@ func TestOwe(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, account := range []*account{nil, {shared: NewShared(store.NewMemory(), nil), key: "k"}} {
 				synctest.Test(t, func(t *testing.T) {
-					a := newAllowance(test.class)
+					a := newAllowance(test.class, nil)
 					a.account = account
 					require.True(t, a.use(t.Context(), test.taken, time.Now()).allowed)
 					for _, n := range test.owed {
@@ -157,7 +157,7 @@ func TestOwe(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // begins at midnight UTC
-		a := newAllowance(Class{PerSecond: 1000, PerDay: 20})
+		a := newAllowance(Class{PerSecond: 1000, PerDay: 20}, nil)
 		a.owe(t.Context(), 1000, time.Now())
 		time.Sleep(time.Minute)
 		v := a.take(1, time.Now())
@@ -319,7 +319,7 @@ func TestMemoryOfAddressesIsBounded(t *testing.T) {
 	g, err := New(Options{Classes: map[string]Class{DefaultClass: {PerSecond: 1}}, Addresses: 10})
 	require.NoError(t, err)
 	for i := range 1000 {
-		_, _, left, err := g.admit("", fmt.Sprintf("192.0.%d.%d:1", i/256, i%256))
+		_, left, err := g.admit("", fmt.Sprintf("192.0.%d.%d:1", i/256, i%256))
 		require.NoError(t, err)
 		require.NotNil(t, left)
 	}
@@ -420,5 +420,38 @@ func FuzzClientIP(f *testing.F) {
 				t.Errorf("got %q, want an address", got)
 			}
 		}
+	})
+}
+
+// Clients keep what they have used when the classes change.
+func TestSetClasses(t *testing.T) {
+	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	key, err := f.Add("someone", "partner", time.Now())
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(Options{Keys: f, Classes: map[string]Class{DefaultClass: {PerSecond: 1, Burst: 3}, "partner": {PerSecond: 1, Burst: 5}}})
+		require.NoError(t, err)
+		use := func(key string, n int) (verdict, int) {
+			_, left, err := g.admit(key, "192.0.2.1")
+			require.NoError(t, err)
+			v := left.use(t.Context(), n, time.Now())
+			return v, left.class.burst()
+		}
+		v, _ := use("", 2)
+		require.Equal(t, 1, v.remaining)
+		v, _ = use(key, 2)
+		require.Equal(t, 3, v.remaining)
+		require.ErrorContains(t, g.SetClasses(map[string]Class{DefaultClass: {PerSecond: -1}}), "rate class default")
+		require.NoError(t, g.SetClasses(map[string]Class{DefaultClass: {PerSecond: 1, Burst: 10}, "partner": {PerSecond: 1, Burst: 20}}))
+		v, burst := use("", 1)
+		require.Equal(t, 10, burst)
+		require.Equal(t, 7, v.remaining)
+		v, burst = use(key, 1)
+		require.Equal(t, 20, burst)
+		require.Equal(t, 17, v.remaining)
+		require.NoError(t, g.SetClasses(nil))
+		_, left, err := g.admit("", "192.0.2.1")
+		require.NoError(t, err)
+		require.Nil(t, left)
 	})
 }

@@ -16,17 +16,17 @@ import (
 
 // keyring holds the API keys that a running service accepts, from a file or a store. It is safe for concurrent use.
 type keyring struct {
-	file    KeyFile
-	stored  *KeyStore // nil if the API keys are in the file
-	classes map[string]Class
-	shared  *Shared // nil if allowances are not shared
-	log     *slog.Logger
+	file   KeyFile
+	stored *KeyStore // nil if the API keys are in the file
+	shared *Shared   // nil if allowances are not shared
+	log    *slog.Logger
 
-	mu     sync.Mutex
-	seen   os.FileInfo                   // guarded by mu; of the file when last read, nil if it did not exist
-	at     *store.Cursor                 // guarded by mu; of the store when last read, nil before that
-	broken bool                          // guarded by mu; whether the last read failed
-	keys   map[[sha256.Size]byte]*holder // guarded by mu
+	mu      sync.Mutex
+	classes map[string]Class              // guarded by mu; replaced, never changed
+	seen    os.FileInfo                   // guarded by mu; of the file when last read, nil if it did not exist
+	at      *store.Cursor                 // guarded by mu; of the store when last read, nil before that
+	broken  bool                          // guarded by mu; whether the last read failed
+	keys    map[[sha256.Size]byte]*holder // guarded by mu
 }
 
 // holder is an API key with its allowance.
@@ -123,14 +123,20 @@ func (k *keyring) adopt(keys []KeyInfo) {
 	for _, info := range keys {
 		var digest [sha256.Size]byte
 		_, _ = hex.Decode(digest[:], []byte(info.Hash)) // checked by readKeys
-		h := k.holder(info)
-		if before := k.keys[digest]; before != nil && before.class == h.class {
-			h.left = before.left // keep what was charged
-		}
-		known[digest] = h
+		known[digest] = k.holder(info, k.keys[digest])
 	}
 	k.keys, k.broken = known, false
 	k.log.Info("keys read", slog.Int("keys", len(keys)))
+}
+
+// setClasses replaces the classes.
+func (k *keyring) setClasses(classes map[string]Class) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.classes = classes
+	for digest, h := range k.keys {
+		k.keys[digest] = k.holder(h.KeyInfo, h)
+	}
 }
 
 // load reads the API keys of the store if they have changed.
@@ -182,7 +188,8 @@ func (k *keyring) watch(ctx context.Context) {
 	}
 }
 
-func (k *keyring) holder(info KeyInfo) *holder {
+// holder returns the holder of an API key, with what before has used of the same class; before may be nil. It needs mu.
+func (k *keyring) holder(info KeyInfo, before *holder) *holder {
 	h := &holder{KeyInfo: info, class: info.Class}
 	class, ok := k.classes[h.class]
 	if !ok {
@@ -192,11 +199,18 @@ func (k *keyring) holder(info KeyInfo) *holder {
 		h.class = DefaultClass
 		class, ok = k.classes[DefaultClass]
 	}
-	if ok {
-		h.left = newAllowance(class)
-		if k.shared != nil {
-			h.left.account = &account{shared: k.shared, key: info.Name}
+	if !ok {
+		return h
+	}
+	if before != nil && before.left != nil && before.class == h.class {
+		if h.left = before.left; h.left.class != class {
+			h.left = newAllowance(class, before.left)
 		}
+		return h
+	}
+	h.left = newAllowance(class, nil)
+	if k.shared != nil {
+		h.left.account = &account{shared: k.shared, key: info.Name}
 	}
 	return h
 }

@@ -124,7 +124,7 @@ func TestKeysInTheStore(t *testing.T) {
 			guards[i] = g
 		}
 		status := func(g *Guard, key string) string {
-			name, _, _, err := g.admit(key, "192.0.2.1")
+			name, _, err := g.admit(key, "192.0.2.1")
 			if err != nil {
 				return err.Error()
 			}
@@ -143,13 +143,13 @@ func TestKeysInTheStore(t *testing.T) {
 		require.NoError(t, err)
 		all(key, "one")
 		all("qk_whatever", "not known")
-		_, _, left, err := guards[0].admit(key, "192.0.2.1")
+		_, left, err := guards[0].admit(key, "192.0.2.1")
 		require.NoError(t, err)
 		require.True(t, left.take(1, time.Now()).allowed)
 		_, err = NewKeyStore(rows).Add(ctx, "two", "partner", time.Now())
 		require.NoError(t, err)
 		all(key, "one")
-		_, _, again, err := guards[0].admit(key, "192.0.2.1")
+		_, again, err := guards[0].admit(key, "192.0.2.1")
 		require.NoError(t, err)
 		require.Same(t, left, again, "what was used stays used")
 

@@ -60,7 +60,8 @@ func (c Class) policy() string {
 
 // allowance is the remaining allowance of one client. It is safe for concurrent use.
 type allowance struct {
-	class Class
+	class  Class
+	policy []string // the value of the ratelimit-policy header
 	// account shares the allowance with other processes; nil if it is not shared.
 	account *account
 
@@ -68,7 +69,20 @@ type allowance struct {
 	used store.Cursor // guarded by mu; see Class.draw
 }
 
-func newAllowance(c Class) *allowance { return &allowance{class: c} }
+// newAllowance returns the allowance of a client of class c. It continues before, which may be nil.
+func newAllowance(c Class, before *allowance) *allowance {
+	if before == nil {
+		return &allowance{class: c, policy: []string{c.policy()}}
+	}
+	a := &allowance{class: c, policy: before.policy, account: before.account}
+	if c != before.class {
+		a.policy = []string{c.policy()}
+	}
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	a.used = before.used
+	return a
+}
 
 // verdict is the result of charging a request.
 type verdict struct {

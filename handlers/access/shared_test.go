@@ -18,7 +18,7 @@ import (
 func three(s store.Store, c Class) []*allowance {
 	all := make([]*allowance, 3)
 	for i := range all {
-		all[i] = newAllowance(c)
+		all[i] = newAllowance(c, nil)
 		all[i].account = &account{shared: NewShared(s, nil), key: "k"}
 	}
 	return all

@@ -16,24 +16,31 @@ import (
 // it reads then gets the response and can reuse the connection.
 const maxDrain = 4 << 20
 
-// Body limits request bodies to limit bytes and to a time for arrival. Reading a body beyond either limit fails with a
+// BodyLimits are the limits of a request body: its size in bytes, and the time for its arrival.
+type BodyLimits struct {
+	Size int64
+	Time time.Duration
+}
+
+// Body limits request bodies to what limits returns for each of them. Reading a body beyond either limit fails with a
 // 400. The deadline also applies to a body that no handler reads, which net/http consumes afterwards.
-func Body(limit int64, arrival time.Duration) echo.MiddlewareFunc {
+func Body(limits func() BodyLimits) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			r := c.Request()
 			if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 				return next(c)
 			}
+			l := limits()
 			// The deadline does not limit the handler: net/http removes it at the end of the body. Not every writer
 			// supports deadlines; httptest's recorder does not.
-			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Now().Add(arrival))
+			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Now().Add(l.Time))
 			r.Body = &body{
 				ReadCloser: r.Body,
 				response:   c.Response(),
-				limit:      limit,
-				left:       limit,
-				arrival:    arrival,
+				limit:      l.Size,
+				left:       l.Size,
+				arrival:    l.Time,
 				declared:   r.ContentLength,
 				waiting:    r.Header.Get("Expect") != "",
 			}

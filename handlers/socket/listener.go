@@ -44,9 +44,20 @@ type Listener struct {
 	evicted prometheus.Counter
 
 	mu     sync.Mutex
+	limits limits                   // guarded by mu
 	open   int                      // guarded by mu
 	by     map[netip.Prefix]*origin // guarded by mu; each has open connections
 	logged time.Time                // guarded by mu
+}
+
+// limits are the most open connections in all, and of one client IP address. 0 means no limit.
+type limits struct{ all, perAddress int }
+
+// SetLimits replaces Options.Connections and Options.PerAddress. Open connections beyond them stay open.
+func (l *Listener) SetLimits(connections, perAddress int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limits = limits{connections, perAddress}
 }
 
 // origin is the connections of one client IP address. Listener.mu guards it.
@@ -64,7 +75,7 @@ func Listen(inner net.Listener, o Options) *Listener {
 	}
 	metrics := promauto.With(o.Metrics) // which may be nil
 	l := &Listener{
-		Listener: inner, o: o, by: make(map[netip.Prefix]*origin),
+		Listener: inner, o: o, limits: limits{o.Connections, o.PerAddress}, by: make(map[netip.Prefix]*origin),
 		refused: metrics.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_http_connections_refused_total", Help: "Connections closed as they came, by the bound that they exceeded: all or address.",
 		}, []string{"bound"}),
@@ -138,7 +149,7 @@ func (l *Listener) setIdle(c *conn, idle bool) {
 // prefixOf returns the prefix of the client IP address that a connection counts for, false if none.
 func (l *Listener) prefixOf(c net.Conn) (netip.Prefix, bool) {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
-	if !ok || l.o.PerAddress <= 0 {
+	if !ok {
 		return netip.Prefix{}, false
 	}
 	a := tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -166,9 +177,9 @@ func (l *Listener) enter(c *conn) (victim *conn, ok bool) {
 		bound string
 	)
 	switch {
-	case counted && o.open >= l.o.PerAddress:
+	case counted && l.limits.perAddress > 0 && o.open >= l.limits.perAddress:
 		full, bound = o, boundAddress
-	case l.o.Connections > 0 && l.open >= l.o.Connections:
+	case l.limits.all > 0 && l.open >= l.limits.all:
 		full, bound = l.mostIdle(), boundAll
 	default:
 		l.add(c, o)

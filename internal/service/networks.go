@@ -204,13 +204,11 @@ func (n *networks) options(name, dir string, log *slog.Logger, s *surface) netwo
 		Changed:       func() error { return n.refresh(name) },
 		CallsInFlight: p.config.NodeAPI.CallsInFlight,
 		Observer:      s.console.Observer(name),
-		Rounds:        p.config.Limits.Rounds,
+		Rounds:        p.rounds,
 		// The rest of the memory is for the store, connections and rounds.
 		SignatureBytes: share / 8,
 		MessageBytes:   share / 16,
 		BlockBytes:     int64(share / 8),
-
-		RoundsPerClient: p.config.Limits.RoundsPerClient,
 	}
 	o.Wrap = func(next http.RoundTripper) http.RoundTripper {
 		if s.traces != nil {

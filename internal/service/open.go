@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,18 +24,20 @@ import (
 // process holds what all parts of the process share.
 type process struct {
 	options         Options
-	config          config.Config
+	config          config.Config // of the start; see surface.running
 	loggers         *logs.Loggers
 	log             *slog.Logger
 	registry        *prometheus.Registry
 	public, private net.Listener
 	kept            *storage.State
+	limits          atomic.Pointer[config.Limits] // those in use; never nil
 }
 
 // open opens the listeners and the store, and sets the memory limit.
 func open(ctx context.Context, o Options) (p *process, err error) {
 	p = &process{options: o, config: o.Config, loggers: logs.New(o.Config.LogLevel, o.Config.LogFormat, o.Log), registry: prometheus.NewRegistry()}
 	p.log = p.loggers.Named(logs.Main)
+	p.limits.Store(&o.Config.Limits)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	promauto.With(p.registry).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "quorate_build_info", Help: "Always 1. The labels say what the program was built from.",

@@ -35,6 +35,8 @@ type Options struct {
 	Example func(network string) ([]byte, bool)
 	// Log receives text if it is a terminal, else a JSON object a line.
 	Log io.Writer
+	// Reload says when the configuration is read again.
+	Reload Reload
 	// Started is called once the service accepts requests; may be nil.
 	Started func(Addresses)
 }

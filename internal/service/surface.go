@@ -41,9 +41,11 @@ type surface struct {
 	process         *process
 	public, private http.Handler
 	guard           *access.Guard
-	trusted         []netip.Prefix  // proxies
-	tls             *tls.Config     // nil for plain HTTP
-	traces          *tracing.Traces // nil without tracing
+	trusted         []netip.Prefix      // proxies
+	running         config.Config       // what is in use since the last reload; belongs to reloads
+	certificate     *socket.Certificate // nil for plain HTTP
+	listener        *socket.Listener    // of the public address, with its limits
+	traces          *tracing.Traces     // nil without tracing
 	console         *console.Console
 	streams         *stream.Streams
 	webhooks        *webhooks // nil if they are off
@@ -52,7 +54,7 @@ type surface struct {
 
 // newSurface builds the routers of both addresses.
 func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err error) {
-	s = &surface{process: p, profiles: admin.NewProfiles(cmp.Or(p.config.NodeAPI.ProfileDir, filepath.Join(p.config.DataDir, "profiles")))}
+	s = &surface{process: p, running: p.config, profiles: admin.NewProfiles(cmp.Or(p.config.NodeAPI.ProfileDir, filepath.Join(p.config.DataDir, "profiles")))}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -65,8 +67,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 		Log:            p.log,
 		Metrics:        p.registry,
 		ClientCompat:   compat.Mode(p.config.ClientCompat),
-		BodyLimit:      int64(p.config.Limits.Body),
-		BodyTimeout:    p.config.Limits.BodyTime,
+		Body:           p.body,
 		RequestTimeout: p.config.RequestTimeout,
 		Origins:        append([]string{}, p.config.CORSOrigins...), // not nil, which means all
 		AllowedHosts:   p.config.NodeAPI.AllowedHosts,
@@ -122,12 +123,8 @@ func (s *surface) openAccess(ctx context.Context, o *handlers.Options) (err erro
 	if err != nil {
 		return err
 	}
-	classes := make(map[string]access.Class, len(c.RateClasses))
-	for name, class := range c.RateClasses {
-		classes[name] = class.Class()
-	}
 	s.guard, err = access.New(access.Options{
-		Keys: c.KeyFile(), Stored: stored, Classes: classes, Free: []string{"/health"},
+		Keys: c.KeyFile(), Stored: stored, Classes: classesOf(c), Free: []string{"/health"},
 		Shared: s.process.kept.Allowances(log), Metrics: s.process.registry, Log: log,
 	})
 	if err != nil {
@@ -137,14 +134,12 @@ func (s *surface) openAccess(ctx context.Context, o *handlers.Options) (err erro
 		return storage.Failure(err, storage.LocationOf(c), "")
 	}
 	if c.TLS.Cert != "" {
-		certificate, err := socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, log)
-		if err != nil {
+		if s.certificate, err = socket.LoadCertificate(c.TLS.Cert, c.TLS.Key, log); err != nil {
 			return hint.Mistake(fmt.Errorf("tls: %w", err), "Name a certificate and its key in PEM files that this user can read.")
 		}
-		s.tls = certificate.Config()
 		promauto.With(s.process.registry).NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "quorate_tls_certificate_expiry_timestamp_seconds", Help: "When the certificate of the public address expires, as Unix time.",
-		}, func() float64 { return float64(certificate.NotAfter().Unix()) })
+		}, func() float64 { return float64(s.certificate.NotAfter().Unix()) })
 	}
 	if c.Tracing.OTLP != "" {
 		if s.traces, err = tracing.New(ctx, c.Tracing, s.process.options.Version, log); err != nil {
@@ -166,16 +161,24 @@ func (s *surface) tracer() trace.Tracer {
 // serve serves both addresses until ctx ends.
 func (s *surface) serve(ctx context.Context) error {
 	p, l := s.process, s.process.config.Limits
-	guarded := socket.Listen(p.public, socket.Options{
+	s.listener = socket.Listen(p.public, socket.Options{
 		Connections: l.Connections, PerAddress: l.ConnectionsPerAddress, Trusted: s.trusted,
 		Stall: l.Stall, Metrics: p.registry, Log: p.log,
 	})
+	var https *tls.Config
+	if s.certificate != nil {
+		https = s.certificate.Config()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, s.console.Close)() // its streams do not end by themselves
 	defer context.AfterFunc(ctx, s.streams.Close)()
 	watching, unwatch := context.WithCancel(ctx)
 	g.Go(func() error {
 		s.guard.Watch(watching)
+		return nil
+	})
+	g.Go(func() error {
+		s.reloads(watching)
 		return nil
 	})
 	g.Go(func() error {
@@ -188,7 +191,7 @@ func (s *surface) serve(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer unwatch()
-		return handlers.ServeWith(ctx, guarded, s.public, handlers.ServeOptions{TLS: s.tls, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, ConnState: guarded.ConnState, Log: p.log})
+		return handlers.ServeWith(ctx, s.listener, s.public, handlers.ServeOptions{TLS: https, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, ConnState: s.listener.ConnState, Log: p.log})
 	})
 	g.Go(func() error { return handlers.Serve(ctx, p.private, s.private, p.log) })
 	return g.Wait()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Go: a C compiler, Node.js with npm (the official
-# JavaScript clients), PostgreSQL (the store), promtool (the alert rules) and chromium
-# (the console). Where it may not use apt it names what is missing; tests that need a
-# missing program are skipped.
+# JavaScript clients), PostgreSQL (the store), promtool (the alert rules), chromium (the
+# console) and buildah (the container image). Where it may not use apt it names what is
+# missing; tests that need a missing program are skipped.
 set -u
 
 missing=()
@@ -13,6 +13,7 @@ need gcc "gcc libc6-dev"
 need npm "nodejs npm"
 need promtool prometheus
 need chromium chromium
+need buildah buildah
 command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing+=(postgresql)
 
 if [ ${#missing[@]} -eq 0 ]; then

@@ -125,8 +125,8 @@ type Options struct {
 	Synthetic bool
 	// StorePlace names Store for the operator.
 	StorePlace string
-	// Rounds and RoundsPerClient bound the signing rounds at a time; 0 means no bound.
-	Rounds, RoundsPerClient int
+	// Rounds bounds the signing rounds at a time; see aggregator.Options.
+	Rounds func() (all, perClient int)
 	// CallsInFlight is the maximum number of concurrent calls to one upstream node, 0 for the default.
 	CallsInFlight int
 	// Fetcher fetches the metadata of tokens. Changed is called when more can be read. Both are required for indexing
@@ -203,7 +203,7 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	signing := aggregator.Options{
 		Transport: n.Peers, Sets: n.Resolver, Log: o.Log, Metrics: metrics, Find: n.sent.find,
 		Archive: o.Archive, Observer: o.Observer, SignatureCacheBytes: o.SignatureBytes, MessageCacheBytes: o.MessageBytes,
-		Rounds: o.Rounds, RoundsPerClient: o.RoundsPerClient,
+		Rounds: o.Rounds,
 	}
 	if o.Store != nil && o.Role.Signs() {
 		signing.Strikes = strikes{o.Store, n.ID}

@@ -1,0 +1,2 @@
+// Package helm holds nothing but the test of the Helm chart in folder quorate.
+package helm
