@@ -61,6 +61,14 @@ func officialCalls() []call {
 			Call: chainkit.Call{Name: "no UTXOs", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": cID.String(), "addresses": text(carol)}},
 			id:   "utxoId", pages: 1,
 		},
+		{
+			Call: chainkit.Call{Name: "rewards", Path: network + "rewards.listHistoricalRewards", List: "historicalRewards", Request: map[string]any{"addresses": both, "nodeIds": nodeA.String(), "currency": "eur", "sortOrder": "asc", "pageSize": 2}},
+			id:   "utxoId", count: 3, pages: 2,
+		},
+		{
+			Call: chainkit.Call{Name: "no rewards of a node", Path: network + "rewards.listHistoricalRewards", List: "historicalRewards", Request: map[string]any{"addresses": a, "nodeIds": nodeB.String()}},
+			id:   "utxoId", pages: 1,
+		},
 		{Call: chainkit.Call{Name: "balances of the P-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "p-chain", "addresses": both}}, pages: 1},
 		{Call: chainkit.Call{Name: "balances of the X-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "blockTimestamp": 1_600_000_000}}, pages: 1},
 		{Call: chainkit.Call{Name: "balances of the C-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "c-chain", "addresses": a}}, pages: 1},
