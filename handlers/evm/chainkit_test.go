@@ -300,3 +300,14 @@ func testClientErrors(t *testing.T, client *chainkit.Client) {
 		strings.NewReplacer(`"blockNumber":"999"`, `"blockNumber":null`), strings.NewReplacer(`"to":`, `"towards":`),
 	)
 }
+
+// TestAvaCloudClient makes the calls with avacloud-sdk.
+func TestAvaCloudClient(t *testing.T) {
+	client := chainkit.Install(t).AvaCloud()
+	e := fuji(t, newFake())
+	made := conform.NewCalls(e)
+	server := httptest.NewServer(e)
+	defer server.Close()
+	requireCalls(t, client, server.URL, officialCalls(), func(call) bool { return false })
+	made.Require(t, "EVM")
+}
