@@ -1,7 +1,7 @@
-// Calls operations through the official client, whose validation of responses is
-// always on. sdk is avacloud-sdk, or empty for chainkit. Standard input is {url, sdk, calls: [{name, path, request, list}]}: path is
-// the method's in the client, list the member of a page that has its items, if
-// there are pages. Standard output is a list of {name, pages, error}: each page as
+// Calls operations through an official client, whose validation of responses is
+// always on. Standard input is {url, sdk, calls: [{name, path, request, list}]}: sdk
+// is avacloud-sdk, or empty for chainkit, path is the method's in the client, list
+// the member of a page that has its items, if there are pages. Standard output is a list of {name, pages, error}: each page as
 // the client hands it out.
 import avacloud from "@avalabs/avacloud-sdk";
 import { Avalanche } from "@avalanche-sdk/chainkit";
