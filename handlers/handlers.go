@@ -108,6 +108,7 @@ func New(o Options) (*echo.Echo, error) {
 		o.EVM.Chains = new(evm.Chains)
 	}
 	o.EVM.Key, o.EVM.Log, o.EVM.Timeout, o.EVM.Streams = o.PageKey, o.Log, o.RequestTimeout, o.Streams
+	o.EVM.Webhooks = o.Webhooks != nil
 	series := metrics.New(metrics.Options{Chains: o.EVM.Chains, Key: o.PageKey, Timeout: o.RequestTimeout})
 	origins := o.Origins
 	if origins == nil {

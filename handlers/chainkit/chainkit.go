@@ -1,5 +1,5 @@
-// Package chainkit runs the official JavaScript client of the Data API against a server under test. The client always
-// validates responses. The package is only for tests.
+// Package chainkit runs the official JavaScript clients of the Data API, chainkit and avacloud-sdk, against a server
+// under test. They always validate responses. The package is only for tests.
 package chainkit
 
 import (
@@ -43,7 +43,10 @@ type Error struct {
 var files embed.FS
 
 // Client is an installed client.
-type Client struct{ directory string }
+type Client struct {
+	directory string
+	sdk       string // empty means chainkit
+}
 
 // Install installs the client for a test.
 func Install(t testing.TB) *Client {
@@ -51,10 +54,16 @@ func Install(t testing.TB) *Client {
 	return &Client{directory: testenv.Node(t, files)}
 }
 
+// NoMethod is the type of the error of a call that the client has no method for.
+const NoMethod = "NoMethod"
+
+// AvaCloud returns a client that calls avacloud-sdk instead of chainkit. Most paths of methods are the same.
+func (c *Client) AvaCloud() *Client { return &Client{c.directory, "avacloud-sdk"} }
+
 // Run makes the calls one after another.
 func (c *Client) Run(t testing.TB, url string, calls []Call) []Result {
 	t.Helper()
-	input, err := json.Marshal(map[string]any{"url": url, "calls": calls})
+	input, err := json.Marshal(map[string]any{"url": url, "sdk": c.sdk, "calls": calls})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

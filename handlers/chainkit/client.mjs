@@ -1,15 +1,16 @@
-// Calls operations through the official client, whose validation of responses is
-// always on. Standard input is {url, calls: [{name, path, request, list}]}: path is
-// the method's in the client, list the member of a page that has its items, if
-// there are pages. Standard output is a list of {name, pages, error}: each page as
+// Calls operations through an official client, whose validation of responses is
+// always on. Standard input is {url, sdk, calls: [{name, path, request, list}]}: sdk
+// is avacloud-sdk, or empty for chainkit, path is the method's in the client, list
+// the member of a page that has its items, if there are pages. Standard output is a list of {name, pages, error}: each page as
 // the client hands it out.
+import avacloud from "@avalabs/avacloud-sdk";
 import { Avalanche } from "@avalanche-sdk/chainkit";
 import { webhookAddressActivityResponseFromJSON } from "@avalanche-sdk/chainkit/models/components";
 import { validateSignature } from "@avalanche-sdk/chainkit/utils/index.js";
 
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
-const { url, calls } = JSON.parse(input);
+const { url, sdk, calls } = JSON.parse(input);
 
 // The client reports its use to its makers unless told not to; a test talks to
 // nobody but the server under test.
@@ -19,7 +20,9 @@ globalThis.fetch = (resource, options) => {
   if (target.origin !== new URL(url).origin) throw new Error(`the test must not call ${target.origin}`);
   return fetchAnywhere(resource, options);
 };
-const client = new Avalanche({ apiKey: "any", network: "fuji", enableTelemetry: false, retryConfig: { strategy: "none" } });
+const options = { apiKey: "any", network: "fuji", retryConfig: { strategy: "none" } };
+const client =
+  sdk === "avacloud-sdk" ? new avacloud.AvaCloudSDK({ ...options, serverURL: url }) : new Avalanche({ ...options, enableTelemetry: false });
 // The path receive stands for what a receiver of a webhook does: {secret, signature, body} gives whether the signature
 // is valid and the body a message.
 console.log = () => {}; // validateSignature writes to standard output
@@ -38,7 +41,12 @@ for (const { name, path, request, list } of calls) {
     }
     const steps = path.split(".");
     const method = steps.pop();
-    const target = steps.reduce((object, step) => object[step], client);
+    const target = steps.reduce((object, step) => object?.[step], client);
+    if (typeof target?.[method] !== "function") {
+      result.error = { type: "NoMethod", message: path };
+      results.push(result);
+      continue;
+    }
     const parameters = request === null ? [] : [request]; // some methods have no request
     const answer = await target[method](...parameters, { serverURL: url, retries: { strategy: "none" } });
     if (!list) {

@@ -61,6 +61,14 @@ func officialCalls() []call {
 			Call: chainkit.Call{Name: "no UTXOs", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": cID.String(), "addresses": text(carol)}},
 			id:   "utxoId", pages: 1,
 		},
+		{
+			Call: chainkit.Call{Name: "rewards", Path: network + "rewards.listHistoricalRewards", List: "historicalRewards", Request: map[string]any{"addresses": both, "nodeIds": nodeA.String(), "currency": "eur", "sortOrder": "asc", "pageSize": 2}},
+			id:   "utxoId", count: 3, pages: 2,
+		},
+		{
+			Call: chainkit.Call{Name: "no rewards of a node", Path: network + "rewards.listHistoricalRewards", List: "historicalRewards", Request: map[string]any{"addresses": a, "nodeIds": nodeB.String()}},
+			id:   "utxoId", pages: 1,
+		},
 		{Call: chainkit.Call{Name: "balances of the P-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "p-chain", "addresses": both}}, pages: 1},
 		{Call: chainkit.Call{Name: "balances of the X-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "blockTimestamp": 1_600_000_000}}, pages: 1},
 		{Call: chainkit.Call{Name: "balances of the C-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "c-chain", "addresses": a}}, pages: 1},
@@ -109,28 +117,13 @@ func TestOfficialClient(t *testing.T) {
 			calls := officialCalls()
 			for i, r := range client.Run(t, server.URL, plain(calls)) {
 				c := calls[i]
-				require.Equal(t, c.Name, r.Name)
 				if mode == compat.Off && (c.List == "subnets" || c.active) {
 					// The documented form of some genesis members and of active validators is not the client's.
 					require.NotNil(t, r.Error, c.Name)
 					require.Equal(t, "ResponseValidationError", r.Error.Type)
 					continue
 				}
-				require.Nil(t, r.Error, "%s: %+v", c.Name, r.Error)
-				require.Len(t, r.Pages, c.pages, c.Name)
-				seen := make(map[string]bool)
-				for _, page := range r.Pages {
-					if c.List == "" {
-						require.NotEmpty(t, page[cmp.Or(c.field, "balances")])
-						continue
-					}
-					for _, item := range page[c.List].([]any) {
-						id := item.(map[string]any)[c.id].(string)
-						require.False(t, seen[id], "%s: %s is there twice", c.Name, id)
-						seen[id] = true
-					}
-				}
-				require.Len(t, seen, c.count, c.Name)
+				c.requireResult(t, r)
 			}
 			made.Require(t, "Primary network")
 		})
@@ -178,4 +171,48 @@ func plain(calls []call) []chainkit.Call {
 		all[i] = c.Call
 	}
 	return all
+}
+
+// requireResult checks what comes of a call.
+func (c *call) requireResult(t *testing.T, r chainkit.Result) {
+	t.Helper()
+	require.Equal(t, c.Name, r.Name)
+	require.Nil(t, r.Error, "%s: %+v", c.Name, r.Error)
+	require.Len(t, r.Pages, c.pages, c.Name)
+	seen := make(map[string]bool)
+	for _, page := range r.Pages {
+		if c.List == "" {
+			require.NotEmpty(t, page[cmp.Or(c.field, "balances")])
+			continue
+		}
+		for _, item := range page[c.List].([]any) {
+			id := item.(map[string]any)[c.id].(string)
+			require.False(t, seen[id], "%s: %s is there twice", c.Name, id)
+			seen[id] = true
+		}
+	}
+	require.Len(t, seen, c.count, c.Name)
+}
+
+// TestAvaCloudClient makes the calls with avacloud-sdk.
+func TestAvaCloudClient(t *testing.T) {
+	client := chainkit.Install(t).AvaCloud()
+	e := fuji(t, newFake())
+	made := conform.NewCalls(e)
+	server := httptest.NewServer(e)
+	defer server.Close()
+	calls := officialCalls()
+	for i, r := range client.Run(t, server.URL, plain(calls)) {
+		c := calls[i]
+		switch {
+		case strings.HasSuffix(c.Path, "listByAddressesV2"):
+			require.NotNil(t, r.Error)
+			require.Equal(t, chainkit.NoMethod, r.Error.Type, c.Name)
+		case c.Request["minUtxoAmount"] != nil: // it does not send the parameter
+			require.Nil(t, r.Error, "%s: %+v", c.Name, r.Error)
+		default:
+			c.requireResult(t, r)
+		}
+	}
+	made.Require(t, "Primary network", "listUtxosOfBody")
 }

@@ -10,6 +10,7 @@ func TestParametersAreAsDocumented(t *testing.T) {
 	conform.Parameters(t, fuji(t, newFake()), "Primary network", map[string]string{
 		"listUtxosOfBody":                      utxosPath, // the same list
 		"listUtxos":                            utxosPath,
+		"listHistoricalPrimaryNetworkRewards":  base + "/rewards?addresses=" + text(carol),
 		"listBalances":                         balances,
 		"listStakingTransactions":              stakings,
 		"listVerticesByHeight":                 vertices,

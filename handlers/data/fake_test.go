@@ -178,6 +178,13 @@ func (f *fake) Presence(_ context.Context, chainIDs []ids.ID, addresses []ids.Sh
 }
 
 func (f *fake) Staking(ctx context.Context, txID ids.ID) (*ledger.Staking, error) {
+	for _, o := range f.outputs {
+		if o.TxID == txID && o.Role >= chain.ValidationReward {
+			s := &ledger.Staking{TxID: txID, Staker: chain.Staker{SubnetID: constants.PrimaryNetworkID, NodeID: nodeA, Weight: 2_000, Start: ago(48 * time.Hour)}, End: ago(time.Hour)}
+			s.Settled = &ledger.Settlement{TxID: ids.ID{99}, Rewarded: true, Rewards: []ids.ID{o.ID}}
+			return s, f.err
+		}
+	}
 	return simulatedArchive().ledger.Staking(ctx, txID)
 }
 

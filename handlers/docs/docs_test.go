@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"quorate/handlers"
 	"quorate/handlers/apitest"
 	"quorate/handlers/docs"
 	"quorate/handlers/docs/conform"
@@ -144,6 +146,32 @@ func TestOperationsAreDocumented(t *testing.T) {
 		return
 	}
 	require.Equal(t, want, string(text))
+}
+
+// Operations of the clients that the documentation lists as not built are not in the document, and answer 404 with where
+// to look.
+func TestOtherOperationsAnswer404(t *testing.T) {
+	text, err := os.ReadFile("../../docs/data-api.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "<!-- not built -->")
+	require.True(t, found)
+	table, _, found = strings.Cut(table, "<!-- end of not built -->")
+	require.True(t, found)
+	rows := regexp.MustCompile("(?m)^\\| `(GET|POST) (\\S+)` \\| (.+) \\|$").FindAllStringSubmatch(table, -1)
+	require.Len(t, rows, strings.Count(table, "\n")-3)
+	h, err := handlers.New(handlers.Options{})
+	require.NoError(t, err)
+	documented := conform.Document(t).Paths
+	for _, row := range rows {
+		method, path := row[1], row[2]
+		if item := documented.Value(path); item != nil {
+			require.Nil(t, item.GetOperation(method), path)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, regexp.MustCompile(`{\w+}`).ReplaceAllString(path, "1"), strings.NewReader("{}")))
+		require.Equal(t, http.StatusNotFound, w.Code, "%s: %s", path, w.Body)
+		require.Contains(t, w.Body.String(), "GET /docs", path)
+	}
 }
 
 // For each tag with an operation that the generated clients have, a test requires that their calls reach all of them.

@@ -1,6 +1,7 @@
 package evm_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -20,6 +21,7 @@ import (
 type call struct {
 	chainkit.Call
 
+	field string // what an answer that is no page has
 	// id tells the items apart; a list of members.
 	id    []string
 	count int // of items, on all pages
@@ -35,6 +37,38 @@ func officialCalls() []call {
 	)
 	id := []string{"txHash", "logIndex", "address", "tokenId", "value"}
 	return []call{
+		{
+			Call:  chainkit.Call{Name: "chains", Path: "data.evm.chains.list", Request: map[string]any{}},
+			field: "chains",
+		},
+		{
+			Call:  chainkit.Call{Name: "chains of a feature", Path: "data.evm.chains.list", Request: map[string]any{"feature": "nftIndexing"}},
+			field: "chains",
+		},
+		{
+			Call:  chainkit.Call{Name: "a chain", Path: "data.evm.chains.get", Request: map[string]any{"chainId": chain}},
+			field: "networkToken",
+		},
+		{
+			Call:  chainkit.Call{Name: "chains of an address", Path: wallet + "chains.list", Request: map[string]any{"address": alice.Hex()}},
+			field: "indexedChains",
+		},
+		{
+			Call:  chainkit.Call{Name: "an ERC-20 contract", Path: "data.evm.contracts.getMetadata", Request: map[string]any{"chainId": chain, "address": coin.Hex()}},
+			field: "decimals",
+		},
+		{
+			Call:  chainkit.Call{Name: "another contract", Path: "data.evm.contracts.getMetadata", Request: map[string]any{"chainId": chain, "address": till.Hex()}},
+			field: "address",
+		},
+		{
+			Call:  chainkit.Call{Name: "a fungible token", Path: "data.nfts.get", Request: map[string]any{"chainId": chain, "address": items.Hex(), "tokenId": "7"}},
+			field: "tokenId",
+		},
+		{
+			Call:  chainkit.Call{Name: "a token", Path: "data.nfts.get", Request: map[string]any{"chainId": chain, "address": cards.Hex(), "tokenId": "9"}},
+			field: "ownerAddress",
+		},
 		{
 			Call: chainkit.Call{Name: "latest transactions", Path: "data.evm.transactions.listLatest", List: "transactions", Request: map[string]any{"chainId": chain}},
 			id:   id, count: 25, pages: 3,
@@ -209,7 +243,7 @@ func requireCalls(t *testing.T, client *chainkit.Client, url string, calls []cal
 			case "transactions of a block":
 				require.Len(t, r.Pages[0]["transactions"], 2)
 			default:
-				require.NotEmpty(t, r.Pages[0]["nativeTransaction"])
+				require.NotEmpty(t, r.Pages[0][cmp.Or(c.field, "nativeTransaction")])
 			}
 			continue
 		}
@@ -274,4 +308,15 @@ func testClientErrors(t *testing.T, client *chainkit.Client) {
 		strings.NewReplacer(`"blockIndex":1`, `"blockIndex":"1"`), strings.NewReplacer(`"CONTRACT_CALL"`, `"contract call"`),
 		strings.NewReplacer(`"blockNumber":"999"`, `"blockNumber":null`), strings.NewReplacer(`"to":`, `"towards":`),
 	)
+}
+
+// TestAvaCloudClient makes the calls with avacloud-sdk.
+func TestAvaCloudClient(t *testing.T) {
+	client := chainkit.Install(t).AvaCloud()
+	e := fuji(t, newFake())
+	made := conform.NewCalls(e)
+	server := httptest.NewServer(e)
+	defer server.Close()
+	requireCalls(t, client, server.URL, officialCalls(), func(call) bool { return false })
+	made.Require(t, "EVM")
 }

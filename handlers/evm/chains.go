@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,7 +17,7 @@ import (
 	"quorate/handlers/reply"
 )
 
-// Chain is an EVM chain whose index is served. All fields but NativeToken and Metadata are required.
+// Chain is an EVM chain whose index is served. All fields but NativeToken, Describe and Metadata are required.
 type Chain struct {
 	// ChainID is the EIP-155 chain ID, BlockchainID the ID on its network.
 	ChainID      uint64
@@ -26,6 +27,10 @@ type Chain struct {
 	// NativeToken is the token that pays for gas. Without name and symbol it is AVAX if Primary is set, else "Native
 	// token" with the symbol "NATIVE" and 18 decimals.
 	NativeToken NativeToken
+	// NetworkID is the ID of the chain's network. Only mainnet's chains are no test chains.
+	NetworkID uint32
+	// Describe returns what the P-Chain's index says of the blockchain, nil if it does not know it. It may be nil.
+	Describe func(ctx context.Context) (*Description, error)
 	// Progress returns the progress of the index. It must not block.
 	Progress func() reply.Progress
 
@@ -135,11 +140,20 @@ func (c *Chains) Find(name string) (*Chain, error) {
 // all returns the chains of a network, or of all networks if network is empty, in the order of their blockchain IDs.
 // starting reports that more chains may follow; otherwise there is at least one. The error is meant for the client.
 func (c *Chains) all(network string) (chains []*Chain, starting bool, err error) {
+	chains, starting, err = c.any(network, "ICM messages of ")
+	if err == nil && len(chains) == 0 && !starting {
+		err = errNoChain()
+	}
+	return chains, starting, err
+}
+
+// any is all without the error if there are no chains. subject describes in errors what was requested.
+func (c *Chains) any(network, subject string) (chains []*Chain, starting bool, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	selected := c.networks
 	if network != "" {
-		name, one, err := networks.Fixed(c.networks).Also(c.Aliases).Find(network, "ICM messages of ")
+		name, one, err := networks.Fixed(c.networks).Also(c.Aliases).Find(network, subject)
 		if err != nil {
 			return nil, false, err
 		}
@@ -155,9 +169,6 @@ func (c *Chains) all(network string) (chains []*Chain, starting bool, err error)
 				}
 			}
 		}
-	}
-	if len(byID) == 0 && !starting {
-		return nil, false, errNoChain()
 	}
 	return slices.SortedFunc(maps.Values(byID), func(a, b *Chain) int { return a.BlockchainID.Compare(b.BlockchainID) }), starting, nil
 }

@@ -147,7 +147,7 @@ type contract struct {
 	ResourceLinks []resourceLink `json:"resourceLinks,omitempty"`
 	Tags          []string       `json:"tags,omitempty"`
 	Address       string         `json:"address"`
-	Deployment    deployment     `json:"deploymentDetails"`
+	Deployment    *deployment    `json:"deploymentDetails,omitempty"`
 	ERCType       string         `json:"ercType"`
 	Symbol        string         `json:"symbol,omitempty"`
 	Decimals      *uint8         `json:"decimals,omitempty"`
@@ -168,18 +168,20 @@ type deployment struct {
 	DeployerContractAddress string      `json:"deployerContractAddress,omitempty"`
 }
 
-// deployed returns the item for a contract and its deployment.
-func (d *directory) deployed(of evm.Deployment) contract {
-	listed := d.listed(of.Contract)
+// contract returns the item for a contract. Without an indexed deployment, of is nil.
+func (d *directory) contract(at common.Address, of *evm.Deployment) contract {
+	listed := d.listed(at)
 	shown := contract{
 		Name: listed.Name, Description: listed.Description, Email: listed.Email, Color: listed.Color, Tags: listed.Tags,
 		LogoAsset: image(listed.LogoURI), BannerAsset: image(listed.BannerURI),
-		Address:    d.spelt(of.Contract),
-		Deployment: deployment{TxHash: of.TxHash, DeployerAddress: d.spelt(of.Deployer)},
-		ERCType:    typeUnknown,
+		Address: d.spelt(at),
+		ERCType: typeUnknown,
 	}
-	if of.Creator != nil {
-		shown.Deployment.DeployerContractAddress = d.spelt(*of.Creator)
+	if of != nil {
+		shown.Deployment = &deployment{TxHash: of.TxHash, DeployerAddress: d.spelt(of.Deployer)}
+		if of.Creator != nil {
+			shown.Deployment.DeployerContractAddress = d.spelt(*of.Creator)
+		}
 	}
 	for _, link := range listed.Links {
 		shown.ResourceLinks = append(shown.ResourceLinks, resourceLink(link))
@@ -187,12 +189,12 @@ func (d *directory) deployed(of evm.Deployment) contract {
 			shown.OfficialSite = link.URL
 		}
 	}
-	known := d.contracts[of.Contract]
+	known := d.contracts[at]
 	if known == nil {
 		return shown
 	}
 	shown.Name = cmp.Or(known.Name, listed.Name)
-	switch d.standard(of.Contract) {
+	switch d.standard(at) {
 	case chain.ERC20:
 		shown.ERCType, shown.Decimals = typeERC20, known.Decimals
 	case chain.ERC721:

@@ -218,7 +218,7 @@ func (a *API) listDeployments(ctx context.Context, r operation.Request, of *Chai
 	if err != nil {
 		return err
 	}
-	answer := pageOf("contracts", len(found.Deployments), func(i int, x *contract) { *x = d.deployed(found.Deployments[i]) })
+	answer := pageOf("contracts", len(found.Deployments), func(i int, x *contract) { *x = d.contract(found.Deployments[i].Contract, &found.Deployments[i]) })
 	answer.missing = found.TracesMissing
 	if found.Next != nil {
 		answer.next = p.Token(found.Next)

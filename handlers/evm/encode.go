@@ -387,7 +387,9 @@ func (x *contract) appendMembers(b []byte) []byte {
 	}
 	b = appendWord(append(b, `,"address":`...), x.Address)
 	b = append(b[:begin], b[begin+1:]...) // the first field has no comma
-	b = appendObject(append(b, `,"deploymentDetails":`...), &x.Deployment)
+	if x.Deployment != nil {
+		b = appendObject(append(b, `,"deploymentDetails":`...), x.Deployment)
+	}
 	b = appendWord(append(b, `,"ercType":`...), x.ERCType)
 	b = appendOptional(b, `,"symbol":`, x.Symbol)
 	if x.Decimals != nil {

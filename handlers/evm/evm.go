@@ -61,6 +61,8 @@ type Options struct {
 	// SignedAt returns when Warp messages were first signed, in the order of their IDs, and the zero time for those that
 	// are not known to be signed. It may be nil.
 	SignedAt func(ctx context.Context, messageIDs []ids.ID) ([]time.Time, error)
+	// Webhooks reports that this instance sends webhooks.
+	Webhooks bool
 }
 
 // API serves the operations. It is safe for concurrent use.
@@ -73,6 +75,8 @@ type API struct {
 	timeout time.Duration
 	streams *stream.Streams
 	signed  func(ctx context.Context, messageIDs []ids.ID) ([]time.Time, error) // may be nil
+	// webhooks is Options.Webhooks.
+	webhooks bool
 
 	plain    *otter.Cache[common.Address, *addressParty] // addresses without further fields
 	balances *otter.Cache[balanceOf, uint256.Int]
@@ -89,6 +93,8 @@ func New(o Options) *API {
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
 		streams: o.Streams,
 		signed:  o.SignedAt,
+
+		webhooks: o.Webhooks,
 
 		plain:    otter.Must(&otter.Options[common.Address, *addressParty]{MaximumSize: plainRoom}),
 		balances: otter.Must(&otter.Options[balanceOf, uint256.Int]{MaximumSize: balanceRoom}),

@@ -44,6 +44,8 @@ var (
 	inBlock     = base + "/blocks/998/transactions?x=y"
 	transaction = base + "/transactions/" + hash(9_996).Hex()
 	deployments = base + "/contracts/" + alice.Hex() + "/deployments?x=y"
+	oneToken    = base + "/nfts/collections/" + cards.Hex() + "/tokens/9"
+	oneContract = base + "/addresses/" + coin.Hex()
 	tokens      = base + "/nfts/collections/" + cards.Hex() + "/tokens?x=y"
 
 	// lists by the member that has the items.
@@ -54,7 +56,7 @@ var (
 		native: "transactions", erc20s: "transactions", erc721s: "transactions", interactions: "transactions",
 	}
 	operations = []string{
-		latest, blocks, oneBlock, inBlock, transaction, internals, transfers, balances, deployment, deployments, tokens,
+		latest, blocks, oneBlock, inBlock, transaction, internals, transfers, balances, deployment, deployments, tokens, oneToken, oneContract,
 		native, erc20s, erc721s, interactions, nativeBalance, erc20Balances, erc721Balances, collectibles,
 	}
 )
@@ -135,7 +137,7 @@ func TestMistakes(t *testing.T) {
 		"/addresses/%s/transactions", "/addresses/%s/transactions:listNative", "/addresses/%s/transactions:listErc20", "/addresses/%s/transactions:listErc721",
 		"/addresses/%s/transactions:listInternals", "/addresses/%s/transactions:listErc1155", "/addresses/%s/balances:listErc1155",
 		"/addresses/%s/balances:getNative", "/addresses/%s/balances:listErc20", "/addresses/%s/balances:listErc721", "/addresses/%s/balances:listCollectibles",
-		"/contracts/%s/transactions:getDeployment", "/contracts/%s/deployments", "/nfts/collections/%s/tokens",
+		"/contracts/%s/transactions:getDeployment", "/contracts/%s/deployments", "/nfts/collections/%s/tokens", "/nfts/collections/%s/tokens/1", "/addresses/%s",
 	} {
 		for _, bad := range []string{
 			"0x", "alice", alice.Hex()[2:], alice.Hex() + "00", alice.Hex()[:41], "0xg" + alice.Hex()[3:], "%20" + alice.Hex(), "fuji1qqqq",
@@ -147,6 +149,13 @@ func TestMistakes(t *testing.T) {
 	for _, bad := range []string{"0x", "1", hash(1).Hex()[2:], hash(1).Hex() + "0", alice.Hex(), "0xg" + hash(1).Hex()[3:], "%20" + hash(1).Hex()} {
 		tests = append(tests, mistake{base + "/transactions/" + bad, "txHash: ", "is no hash"})
 	}
+	for _, bad := range []string{"-1", "0x1", "1e3", "1.0", "%20", strings.Repeat("9", 78), strings.Repeat("0", 79)} {
+		tests = append(tests, mistake{base + "/nfts/collections/" + cards.Hex() + "/tokens/" + bad, "tokenId: ", "is no token ID"})
+	}
+	tests = append(tests,
+		mistake{"/v1/address/alice/chains", "address: ", "is no address"}, mistake{"/v1/chains?network=", "network: it is empty", ""},
+		mistake{"/v1/chains?network=moon", "network: ", "is no network"}, mistake{"/v1/chains?feature=all", "feature: must be nftIndexing, ", ""},
+	)
 	for _, bad := range []string{"-1", "101", "", "ten"} {
 		tests = append(tests, mistake{inBlock + "&pageSize=" + bad, "pageSize: must be an integer from 0 to 100", ""})
 	}
@@ -215,6 +224,12 @@ func TestNotFound(t *testing.T) {
 	requireError(t, apitest.Get(h, base+"/transactions/"+hash(5).Hex()), http.StatusNotFound, "txHash: blocks 0 to 1000, which this instance indexes, have no transaction "+hash(5).Hex())
 	for _, none := range []common.Address{bob, coin, till, odd, gone, {}} {
 		requireError(t, apitest.Get(h, base+"/nfts/collections/"+none.Hex()+"/tokens"), http.StatusNotFound, "address: there is no collection")
+	}
+	for _, none := range []common.Address{bob, {}} {
+		requireError(t, apitest.Get(h, base+"/addresses/"+none.Hex()), http.StatusNotFound, "address: there is no contract at "+none.Hex())
+	}
+	for _, none := range []string{cards.Hex() + "/tokens/2", till.Hex() + "/tokens/0", bob.Hex() + "/tokens/0", items.Hex() + "/tokens/8"} {
+		requireError(t, apitest.Get(h, base+"/nfts/collections/"+none), http.StatusNotFound, "tokenId: ")
 	}
 	requireError(t, apitest.Get(surface(t, compat.Auto, api.Options{}), latest), http.StatusNotFound, "chainId: this instance indexes no EVM chain; its operator can set networks.NAME.record to all")
 	starting := api.Options{Chains: must(api.NewChains([]api.Chain{f.chain()}, true))}

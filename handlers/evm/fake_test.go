@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers"
@@ -413,6 +414,24 @@ func (f *fake) Tokens(ctx context.Context, q evm.TokenQuery) (*evm.TokenPage, er
 	return &evm.TokenPage{Tokens: some, Next: next}, err
 }
 
+func (f *fake) Token(_ context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (*evm.Token, error) {
+	for _, t := range f.tokens[contract] {
+		if f.contracts[contract].Standard == standard && t.TokenID.Eq(tokenID) {
+			return &t, f.err
+		}
+	}
+	return nil, f.err
+}
+
+func (f *fake) Deployed(_ context.Context, contract common.Address) (*evm.Deployment, error) {
+	for _, d := range f.deployments {
+		if d.Contract == contract {
+			return &d, f.err
+		}
+	}
+	return nil, f.err
+}
+
 func (f *fake) ICMList(context.Context, evm.ICMQuery) ([]evm.ICMEntry, error) { return nil, f.err }
 
 func (f *fake) ICMMessages(_ context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error) {
@@ -533,7 +552,10 @@ func (f *fake) Metadata(_ context.Context, tokens []evm.Token) ([]metadata.Metad
 
 func (f *fake) chain() api.Chain {
 	return api.Chain{
-		ChainID: 43113, BlockchainID: cChainID, Primary: true,
+		ChainID: 43113, BlockchainID: cChainID, Primary: true, NetworkID: constants.FujiID,
+		Describe: func(context.Context) (*api.Description, error) {
+			return &api.Description{Name: "C-Chain", SubnetID: constants.PrimaryNetworkID, VMID: constants.EVMID}, f.err
+		},
 		Progress: func() reply.Progress { return f.progress },
 		Index:    f, Contracts: f, URIs: f, Node: fakeNode{f}, Metadata: f,
 	}

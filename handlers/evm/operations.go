@@ -3,6 +3,7 @@ package evm
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
@@ -44,12 +45,49 @@ var (
 	contractAddress  = query.Parameter{Name: "contractAddress", Component: "EvmAddress", Description: "Only tokens of this contract."}
 	currency         = query.Parameter{Name: "currency", OneOf: currencies, Default: "usd", Description: "Accepted and checked. Answers have no prices."}
 	sortOrder        = query.Parameter{Name: "sortOrder", OneOf: []string{"desc", "asc"}, Default: "desc"}
+	tokenIDParameter = query.Parameter{Name: "tokenId", Description: "Decimal ID of the token.", Example: "1"}
 	icmNetwork       = query.Parameter{Name: "network", Description: "Only messages between chains of this network. Without it, those of all networks that the instance indexes.", Example: "fuji"}
 )
 
 // Operations returns the operations on EVM chains and on ICM messages.
 func (a *API) Operations() []operation.Operation {
-	return slices.Concat(a.chainOperations(), a.addressOperations(), a.balanceOperations(), a.icmOperations(), a.metricOperations())
+	return slices.Concat(a.chainListOperations(), a.chainOperations(), a.addressOperations(), a.balanceOperations(), a.icmOperations(), a.metricOperations())
+}
+
+// chainListOperations are the operations on which chains there are.
+func (a *API) chainListOperations() []operation.Operation {
+	const honest = " `rpcUrl` and `description` are empty, as this instance publishes no URLs of its nodes and has no descriptions. " +
+		"`subnetId`, `vmId` and the name of an L1 come from the index of the P-Chain; without it they are absent, and the name is empty. " +
+		"`status` is `UNAVAILABLE` while the index of the chain is catching up, has stopped, or lacks its node."
+	return []operation.Operation{
+		{
+			ID: "listChains", Path: "/v1/chains", Tag: tag,
+			Summary:     "Indexed EVM chains",
+			Description: "The chains that this instance indexes." + honest,
+			Index:       index,
+			Parameters:  []query.Parameter{chainNetwork, chainFeature},
+			Returns:     "The chains.", Schema: "ChainList",
+			Handle: a.serveICM(a.listChains),
+		},
+		{
+			ID: "getChain", Path: "/v1/chains/{chainId}", Tag: tag,
+			Summary:     "An indexed EVM chain",
+			Description: strings.TrimSpace(honest),
+			Index:       index,
+			Parameters:  []query.Parameter{ChainIDParameter},
+			Returns:     "The chain.", Schema: "Chain",
+			Handle: a.serve(a.getChain),
+		},
+		{
+			ID: "listAddressChains", Path: "/v1/address/{address}/chains", Tag: tag,
+			Summary:     "Indexed EVM chains on which an address was active",
+			Description: "Chains with a transaction, transfer or internal transaction from or to the address. `unindexedChains` is empty, as this instance knows nothing of other chains. The header `Indexed-Without` names chains on which nothing was found and whose earlier blocks are not indexed. Needs the optional index `" + string(evm.AddressTransactions) + "`: 503 with code `INDEX_OFF` without it.",
+			Index:       addressIndex,
+			Parameters:  []query.Parameter{addressParameter},
+			Returns:     "The chains.", Schema: "ActiveChains", Partial: true,
+			Handle: a.serveICM(a.listAddressChains),
+		},
+	}
 }
 
 func (a *API) chainOperations() []operation.Operation {
@@ -159,6 +197,24 @@ func (a *API) chainOperations() []operation.Operation {
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize},
 			Returns:    "A page of tokens.", Schema: "TokenPage",
 			Handle: a.serve(a.listTokens),
+		},
+		{
+			ID: "getToken", Path: "/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", Tag: tag,
+			Summary:     "A token of a collection",
+			Description: "Of an ERC-721 or ERC-1155 contract. 404 if it was burnt.",
+			Index:       index,
+			Parameters:  []query.Parameter{ChainIDParameter, addressParameter, tokenIDParameter},
+			Returns:     "The token.", Schema: "Token",
+			Handle: a.serve(a.getToken),
+		},
+		{
+			ID: "getContractMetadata", Path: "/v1/chains/{chainId}/addresses/{address}", Tag: tag,
+			Summary:     "A contract",
+			Description: "What the contract and the token lists of this instance say of it, and its last deployment. `deploymentDetails` is absent if no transaction or call trace of the index deployed it.",
+			Index:       index,
+			Parameters:  []query.Parameter{ChainIDParameter, addressParameter},
+			Returns:     "The contract.", Schema: "Contract",
+			Handle: a.serve(a.getContract),
 		},
 	}
 }

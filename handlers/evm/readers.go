@@ -37,6 +37,10 @@ type Index interface {
 	// indexed, as those of deployments are.
 	Details(ctx context.Context, hash common.Hash) (d *evm.TransactionDetails, whole bool, err error)
 	Tokens(ctx context.Context, q evm.TokenQuery) (*evm.TokenPage, error)
+	// Token returns a token, nil if there is none. Only ERC-721 and ERC-1155 have tokens.
+	Token(ctx context.Context, standard chain.Standard, contract common.Address, tokenID *uint256.Int) (*evm.Token, error)
+	// Deployed returns the last deployment of a contract, nil if none is indexed.
+	Deployed(ctx context.Context, contract common.Address) (*evm.Deployment, error)
 	// Days returns days with transactions, newest first: those before the day that begins at before, in Unix seconds,
 	// or all if it is 0.
 	Days(ctx context.Context, before int64, limit int) ([]evm.Day, error)

@@ -219,6 +219,17 @@ func (w *world) check(rng *rand.Rand) {
 			return p.Tokens, p.Next, limit
 		})
 		require.Equal(t, want, got, what)
+		// Single tokens are those of the list.
+		for id := range uint64(8) {
+			one := *uint256.NewInt(id)
+			token, err := w.record.Token(ctx, standard, q.Contract, &one)
+			require.NoError(t, err)
+			at := slices.IndexFunc(want, func(t evm.Token) bool { return t.TokenID == one })
+			require.Equal(t, at >= 0, token != nil, "%s: token %d", what, id)
+			if token != nil {
+				require.Equal(t, want[at], *token)
+			}
+		}
 	case 6:
 		if len(w.created) > 0 && rng.IntN(2) == 0 {
 			who = w.created[rng.IntN(len(w.created))]
@@ -241,10 +252,15 @@ func (w *world) check(rng *rand.Rand) {
 		known, knownErr := w.record.Known(ctx, []common.Address{who, multi, {9, 9}})
 		require.NoError(t, knownErr)
 		require.Equal(t, []bool{w.known(tip, who), w.known(tip, multi), false}, known)
+		deployed, deployedErr := w.record.Deployed(ctx, who)
+		require.NoError(t, deployedErr)
 		if want == nil {
+			require.Nil(t, deployed, what)
 			require.ErrorIs(t, err, evm.ErrNotDeployed, what)
 			return
 		}
+		all := w.deployments(tip)
+		require.Equal(t, all[slices.IndexFunc(all, func(d made) bool { return d.Contract == who })].Deployment, *deployed, what)
 		require.NoError(t, err, what)
 		if len(got.Transfers) == 0 {
 			got.Transfers = nil
@@ -519,12 +535,17 @@ func TestErrors(t *testing.T) {
 	p := newPast(1, pastOptions{first: 100, blocks: 30})
 	w := newWorld(t, p, store.NewMemory())
 	for name, read := range map[string]func() error{
-		"latest":       func() error { _, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 1}); return err },
-		"internals":    func() error { _, err := w.record.Internals(ctx, evm.WalletQuery{Limit: 1}); return err },
-		"transfers":    func() error { _, err := w.record.Transfers(ctx, evm.WalletQuery{Limit: 1}); return err },
-		"balances":     func() error { _, err := w.record.Balances(ctx, evm.BalanceQuery{Limit: 1}); return err },
-		"deployment":   func() error { _, err := w.record.Deployment(ctx, multi); return err },
-		"deployments":  func() error { _, err := w.record.Deployments(ctx, evm.DeploymentQuery{Limit: 1}); return err },
+		"latest":      func() error { _, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 1}); return err },
+		"internals":   func() error { _, err := w.record.Internals(ctx, evm.WalletQuery{Limit: 1}); return err },
+		"transfers":   func() error { _, err := w.record.Transfers(ctx, evm.WalletQuery{Limit: 1}); return err },
+		"balances":    func() error { _, err := w.record.Balances(ctx, evm.BalanceQuery{Limit: 1}); return err },
+		"deployment":  func() error { _, err := w.record.Deployment(ctx, multi); return err },
+		"deployments": func() error { _, err := w.record.Deployments(ctx, evm.DeploymentQuery{Limit: 1}); return err },
+		"token": func() error {
+			_, err := w.record.Token(ctx, chain.ERC721, nft, new(uint256.Int))
+			return err
+		},
+		"deployed":     func() error { _, err := w.record.Deployed(ctx, multi); return err },
 		"tokens":       func() error { _, err := w.record.Tokens(ctx, evm.TokenQuery{Limit: 1}); return err },
 		"days":         func() error { _, err := w.record.Days(ctx, 0, 1); return err },
 		"known":        func() error { _, err := w.record.Known(ctx, nil); return err },

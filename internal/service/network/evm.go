@@ -24,6 +24,7 @@ import (
 	"quorate/internal/index/evm"
 	"quorate/internal/index/evm/contracts"
 	"quorate/internal/index/evm/metadata"
+	"quorate/internal/index/registry"
 	"quorate/internal/node"
 	"quorate/internal/retry"
 	"quorate/internal/service/replica"
@@ -114,6 +115,8 @@ type evmIndexes struct {
 	optional  []evm.Optional // indexes that are on
 	views     evm.Viewer     // what the Data API reads from
 	fetcher   *metadata.Fetcher
+	// registry returns the index of blockchains, false if there is none.
+	registry func() (*registry.Index, func() reply.Progress, bool)
 	// changed is called when another chain can be read.
 	changed func() error
 	metrics prometheus.Registerer
@@ -190,7 +193,7 @@ func (x *evmIndexer) run(ctx context.Context, filling func(*evm.Filler), log *sl
 
 func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
 	r := &evmIndexes{
-		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, fetcher: o.Fetcher, changed: o.Changed, metrics: metrics, log: o.Log,
+		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, fetcher: o.Fetcher, registry: n.Registry, changed: o.Changed, metrics: metrics, log: o.Log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string), absent: make(map[string]bool),
 	}
 	if o.Views != nil {
@@ -404,9 +407,23 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e.served = handler.Chain{
 		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
 		Index: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
+		NetworkID: r.networkID, Describe: func(ctx context.Context) (*handler.Description, error) { return r.describe(ctx, blockchainID) },
 		Progress: func() reply.Progress { return e.progress(served) },
 	}
 	return e, nil
+}
+
+// describe returns what the index of the P-Chain says of a blockchain, nil if it does not have it.
+func (r *evmIndexes) describe(ctx context.Context, id ids.ID) (*handler.Description, error) {
+	blockchains, _, ok := r.registry()
+	if !ok {
+		return nil, nil
+	}
+	b, err := blockchains.Blockchain(ctx, id)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	return &handler.Description{Name: b.Name, SubnetID: b.SubnetID, VMID: b.VMID}, nil
 }
 
 // work indexes a chain until ctx ends. If another process that shares the store holds the lease, work follows its
