@@ -15,9 +15,9 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/internal/config"
-	"quorate/internal/config/suggest"
 	"quorate/internal/service/storage"
 	"quorate/internal/store"
+	"quorate/internal/suggest"
 )
 
 func newKeys() *cobra.Command {

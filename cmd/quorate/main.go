@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"quorate/internal/config"
-	"quorate/internal/config/suggest"
 	"quorate/internal/service/hint"
+	"quorate/internal/suggest"
 )
 
 func main() {

@@ -69,7 +69,8 @@ func TestPageNeedsNoOtherHost(t *testing.T) {
 		require.Equal(t, http.StatusOK, apitest.Get(h, "/"+link[1]).Code, link[1])
 	}
 	start := apitest.Get(h, "/docs/start.js").Body.String()
-	require.Contains(t, start, `url: "docs/openapi.json"`)
+	require.Contains(t, start, `fetch("docs/openapi.json")`)
+	require.Equal(t, http.StatusOK, apitest.Get(h, "/docs/examples.js").Code)
 	require.Contains(t, start, "validatorUrl: null")
 	require.True(t, json.Valid(apitest.Get(h, "/docs/openapi.json").Body.Bytes()))
 	require.Equal(t, "../docs", apitest.Get(h, "/docs/").Header().Get("Location"))
