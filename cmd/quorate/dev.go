@@ -107,10 +107,7 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 		return fmt.Errorf("creating a folder for this run: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(c.DataDir) }()
-	network := config.Network{
-		Nodes: []config.Endpoint{{URL: sim.NodeURL()}}, AllowPrivateIPs: true, Record: config.RecordAll,
-		EVMIndexes: []evm.Optional{evm.AddressTransactions, evm.TokenBalances},
-	}
+	network := config.Network{Nodes: []config.Endpoint{{URL: sim.NodeURL()}}, AllowPrivateIPs: true, Record: config.RecordAll, EVMIndexes: evm.Optionals()}
 	for _, chain := range sim.EVM() {
 		network.EVM = append(network.EVM, config.EVM{RPC: config.Endpoints{{URL: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())}}})
 	}
