@@ -48,7 +48,7 @@ Data API know no other names than mainnet and fuji.
 
   quorate dev
   quorate dev --validators 1000 --faults 0.2 --latency 40ms
-  quorate dev --history 100000      with a longer chain history`,
+  quorate dev --history 100000      # with a longer chain history`,
 		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			if o.Validators < 1 || o.Validators > 5000 {
@@ -112,6 +112,7 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 		network.EVM = append(network.EVM, config.EVM{RPC: config.Endpoints{{URL: fmt.Sprintf("%s/ext/bc/%s/rpc", sim.NodeURL(), chain.Generator().BlockchainID())}}})
 	}
 	c.Networks = map[string]config.Network{devName: network}
+	c.Webhooks.Enabled, c.Webhooks.AllowPrivateAddresses = true, true // receivers are on this machine
 	var examples atomic.Uint64
 	example := func(name string) ([]byte, bool) {
 		if name != devName && name != devAlias {

@@ -46,7 +46,7 @@ func newIndexStatus() *cobra.Command {
 		Long: `Show how far a running service has indexed the chains of its networks.
 
   quorate index status
-  quorate index status --follow            until all are at the tip, with progress
+  quorate index status --follow            # until all are at the tip, with progress
   quorate index status --server http://127.0.0.1:8081 --json
 
 States: idle (no node has answered yet), rebuilding, catching up, following (at the

@@ -30,7 +30,7 @@ it once it has caught up. The store needs room for both.
   quorate index rebuild
   quorate index rebuild evm
   quorate index rebuild evm --cancel
-  quorate index status        shows the progress, and why a rebuild does not advance
+  quorate index status        # shows the progress, and why a rebuild does not advance
 
 A rebuild that fails is repeated. The new index never replaces the old one while it lacks
 blocks or call traces that the old one has.

@@ -22,12 +22,12 @@ import (
 
 	"quorate/handlers"
 	"quorate/internal/config"
-	"quorate/internal/config/suggest"
 	"quorate/internal/index"
 	"quorate/internal/index/primary"
 	"quorate/internal/service/network"
 	"quorate/internal/service/storage"
 	"quorate/internal/store"
+	"quorate/internal/suggest"
 )
 
 // mostAddresses is the largest number of addresses that one verification compares.

@@ -15,9 +15,9 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/internal/config"
-	"quorate/internal/config/suggest"
 	"quorate/internal/service/storage"
 	"quorate/internal/store"
+	"quorate/internal/suggest"
 )
 
 func newKeys() *cobra.Command {
@@ -32,7 +32,7 @@ Without a PostgreSQL store the service reads hashes of keys from keys.json in th
 folder and applies changes at once. With one, keys are rows of the store and all
 replicas apply changes within seconds.
 
-  quorate keys add explorer --class partner
+  quorate keys add explorer --class partner --config quorate.yaml
   quorate keys list
   quorate keys revoke explorer
   quorate keys list --store postgres://quorate@db/quorate

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"quorate/internal/config"
-	"quorate/internal/config/suggest"
 	"quorate/internal/service/hint"
+	"quorate/internal/suggest"
 )
 
 func main() {
@@ -230,8 +230,8 @@ Serve fuji through a node, or a private network on this machine:
 
 Sign and verify one message:
 
-  quorate sign --node http://127.0.0.1:9650 0x0000...
-  quorate verify --node http://127.0.0.1:9650 0x0000...
+  quorate sign --node http://127.0.0.1:9650 MESSAGE
+  quorate verify --node http://127.0.0.1:9650 SIGNED_MESSAGE
 
 Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 3 no quorum (sign, measure), not valid or not deliverable (verify).`,

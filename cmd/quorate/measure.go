@@ -50,7 +50,7 @@ of the weight had signed, and for each node its answers, times and version.
 
   quorate measure --node http://127.0.0.1:9650
   quorate measure --node http://127.0.0.1:9650 --allow-private-ips --rounds 200 --rate 2/s
-  quorate measure --node http://127.0.0.1:9650 --chain 2q9e4... --html l1.html
+  quorate measure --node http://127.0.0.1:9650 --chain BLOCKCHAIN_ID --html l1.html
 
 --save writes the report to a file. --compare prints the differences between two such files:
 of the times, and of the nodes that changed most.

@@ -40,7 +40,7 @@ answers. Other networks do not wait for it.
 Then:
 
   curl -X POST http://127.0.0.1:8080/v1/signatureAggregator/fuji/aggregateSignatures \
-       -H 'Content-Type: application/json' -d '{"message": "0x..."}'
+       -H 'Content-Type: application/json' -d '{"message": "MESSAGE"}'
 
 Relayers of the stand-alone aggregator use POST /aggregate-signatures at the same
 address. Clients of a node's APIs use /ext (of the only network, of mainnet, or of the

@@ -59,23 +59,23 @@ MESSAGE is hex with or without 0x (the unsigned message, or the data of the Warp
 precompile's log), @file, or - for standard input. The command prints the signed message
 in hex on standard output and a summary on standard error.
 
-  quorate sign --server http://127.0.0.1:8080 --network fuji 0x0000...
+  quorate sign --server http://127.0.0.1:8080 --network fuji MESSAGE
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips @message.hex
-  echo 0x0000... | quorate sign --node http://127.0.0.1:9650 --quorum 67 --buffer 10 - > signed.hex
+  echo MESSAGE | quorate sign --node http://127.0.0.1:9650 --quorum 67 --buffer 10 - > signed.hex
 
 With --tx the message is the one that follows from a P-Chain transaction: the conversion
 of a subnet to an L1, the registration of an L1 validator, or a change of its weight.
 The validators of the subnet that has the L1's manager contract sign it.
 
-  quorate sign --server http://127.0.0.1:8080 --network fuji --tx 2oLqF...
-  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --tx 2oLqF...
+  quorate sign --server http://127.0.0.1:8080 --network fuji --tx P_CHAIN_TX
+  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --tx P_CHAIN_TX
 
 If the P-Chain does not know a hash in hex, it is that of a C-Chain transaction. With
 --chain, --tx is the hash of a transaction of that EVM chain. The command then signs each
 message that the transaction sent, and prints one line for each.
 
-  quorate sign --server http://127.0.0.1:8080 --network fuji --tx 0x7f3c...
-  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --chain 2q9e4... --tx 0x7f3c...
+  quorate sign --server http://127.0.0.1:8080 --network fuji --tx TX_HASH
+  quorate sign --node http://127.0.0.1:9650 --allow-private-ips --chain BLOCKCHAIN_ID --tx TX_HASH
 
 Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, or the
 transaction is superseded by a newer one.`,

@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"quorate/internal/config"
-	"quorate/internal/config/suggest"
 	"quorate/internal/service/storage"
 	"quorate/internal/store"
+	"quorate/internal/suggest"
 )
 
 func newStore() *cobra.Command {

@@ -38,17 +38,18 @@ verify at another height.
 SIGNED_MESSAGE is hex with or without 0x, @file, or - for standard input. If it is not
 valid, the command prints the reason and exits with code 3.
 
-  quorate verify --node http://127.0.0.1:9650 0x0000...
+  quorate verify --node http://127.0.0.1:9650 SIGNED_MESSAGE
   quorate verify --node http://127.0.0.1:9650 --json @signed.hex
-  quorate sign --node $NODE @m.hex | quorate verify --node $NODE --quorum 80 -
+  quorate sign --node http://127.0.0.1:9650 --quorum 80 @message.hex > signed.hex
+  quorate verify --node http://127.0.0.1:9650 --quorum 80 @signed.hex
 
 With --destination, the command tells whether that blockchain would accept the message in its
 next block: at the P-Chain height of its epoch (ACP-181), with its own quorum, against the
 validators that its Warp precompile wants. If not, it prints why, from when on it would, and
 what to do. The node must run the destination, or --destination-rpc a node that does.
 
-  quorate verify --node $NODE --destination c-chain @signed.hex
-  quorate verify --node $NODE --destination-rpc https://host/ext/bc/BLOCKCHAIN_ID/rpc @signed.hex
+  quorate verify --node http://127.0.0.1:9650 --destination c-chain @signed.hex
+  quorate verify --node http://127.0.0.1:9650 --destination-rpc https://host/ext/bc/BLOCKCHAIN_ID/rpc @signed.hex
 
 Exit codes: 0 valid or deliverable, 1 failed, 2 mistake in the command line, 3 not valid or
 not deliverable now.`,

@@ -67,8 +67,8 @@ var (
 	cBalances  = base + "/blockchains/c-chain/balances?addresses=" + text(alice)
 	stakings   = base + "/blockchains/p-chain/transactions:listStaking?addresses=" + text(alice)
 	vertices   = base + "/blockchains/x-chain/vertices:listByHeight?vertexHeight=5"
-	subnetsURL = base + "/subnets?x=y"
-	delegators = base + "/delegators?x=y"
+	subnetsURL = base + "/subnets?"
+	delegators = base + "/delegators?"
 	operations = []string{utxosPath, balances, stakings, vertices, subnetsURL, delegators}
 )
 
@@ -142,13 +142,14 @@ func TestMistakes(t *testing.T) {
 			tests = append(tests, mistake{op + key + "=" + bad, key + ": ", part})
 		}
 		if key == "addresses" {
-			for _, missing := range []string{"", "addresses", "addresses=", "addresses=,%20,", "Addresses=" + good} {
+			for _, missing := range []string{"", "addresses", "addresses=", "addresses=,%20,"} {
 				tests = append(tests, mistake{op + missing, "addresses: is missing", ""})
 			}
+			tests = append(tests, mistake{op + "Addresses=" + good, "Addresses: the operation has no such parameter", "did you mean addresses?"})
 		}
 	}
-	for _, op := range []string{"utxos", "balances", "transactions:listStaking", "vertices:listByHeight"} {
-		path := "/blockchains/%s/" + op + "?vertexHeight=1&addresses=" + good
+	for _, op := range []string{"utxos?addresses=" + good, "balances?addresses=" + good, "transactions:listStaking?addresses=" + good, "vertices:listByHeight?vertexHeight=1"} {
+		path := "/blockchains/%s/" + op
 		for _, id := range []string{"q-chain", "P-Chain", "P", "43113", "11111111111111111111111111111111LpoYz", avx.String(), "%2F", strings.Repeat("1", 3000)} {
 			tests = append(tests, mistake{base + fmt.Sprintf(path, id), "blockchainId: ", "is no blockchain of the primary network"})
 		}
@@ -216,7 +217,7 @@ func TestAccepted(t *testing.T) {
 	h := fuji(t, f)
 	good := text(alice)
 	for _, path := range []string{
-		utxosPath + "&pageToken=&unknown=%zz&x-data-api-key=1", utxosPath + "&minUtxoAmount=1.5e0&includeSpent=true&sortBy=amount&sortOrder=asc",
+		utxosPath + "&pageToken=", utxosPath + "&minUtxoAmount=1.5e0&includeSpent=true&sortBy=amount&sortOrder=asc",
 		utxosPath + "&minUtxoAmount=1e30", utxosPath + "&assetId=nonsense", cUTXOs + "&assetId=nonsense", xUTXOs + "&assetId=" + art.String(),
 		utxosPath + "&pageSize=1", utxosPath + "&pageSize=100", subnetsURL + "&pageSize=10000", delegators + "&pageToken=&rewardAddresses=&nodeIds=,",
 		balances + "&blockTimestamp=0", balances + "&blockTimestamp=18446744073709551615", stakings + "&startTimestamp=5&endTimestamp=5",
@@ -351,7 +352,7 @@ func TestCatchingUp(t *testing.T) {
 	at := func(second int64) string { return fmt.Sprintf("%s&blockTimestamp=%d", cBalances, second) }
 	require.Equal(t, http.StatusOK, apitest.Get(h, at(covered)).Code)
 	requireError(t, apitest.Get(h, at(covered+1)), 503, "the index of the c-chain")
-	requireError(t, apitest.Get(h, cUTXOs+fmt.Sprintf("&blockTimestamp=%d", covered)), 503, "the index of the c-chain")
+	requireError(t, apitest.Get(h, cUTXOs), 503, "the index of the c-chain")
 	f.progress[cID] = data.Progress{Height: 70, Time: ago(time.Hour), Rebuilding: true, Rebuilt: 42}
 	require.Equal(t, http.StatusOK, apitest.Get(h, at(covered)).Code, "what is rebuilt already is there")
 	requireError(t, apitest.Get(h, at(covered+1)), 503, "the index of the c-chain is being rebuilt")

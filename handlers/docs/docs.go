@@ -60,6 +60,7 @@ func Route(e *echo.Echo, operations []operation.Operation) error {
 	for path, f := range map[string]file{
 		"/docs":                      {name: "index.html", kind: echo.MIMETextHTMLCharsetUTF8},
 		"/docs/start.js":             {name: "start.js", kind: echo.MIMEApplicationJavaScriptCharsetUTF8},
+		"/docs/examples.js":          {name: "examples.js", kind: echo.MIMEApplicationJavaScriptCharsetUTF8},
 		"/docs/swagger-ui-bundle.js": {name: "swagger-ui-bundle.js.gz", kind: echo.MIMEApplicationJavaScriptCharsetUTF8},
 		"/docs/swagger-ui.css":       {name: "swagger-ui.css.gz", kind: "text/css; charset=utf-8"},
 	} {

@@ -65,13 +65,14 @@ func TestPageNeedsNoOtherHost(t *testing.T) {
 	links := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page.Body.String(), -1)
 	require.GreaterOrEqual(t, len(links), 4)
 	for _, link := range links {
-		if strings.HasPrefix(link[1], "data:") {
+		if strings.HasPrefix(link[1], "data:") || link[1] == "console/" {
 			continue
 		}
 		require.Equal(t, http.StatusOK, apitest.Get(h, "/"+link[1]).Code, link[1])
 	}
 	start := apitest.Get(h, "/docs/start.js").Body.String()
-	require.Contains(t, start, `url: "docs/openapi.json"`)
+	require.Contains(t, start, `fetch("docs/openapi.json")`)
+	require.Equal(t, http.StatusOK, apitest.Get(h, "/docs/examples.js").Code)
 	require.Contains(t, start, "validatorUrl: null")
 	require.True(t, json.Valid(apitest.Get(h, "/docs/openapi.json").Body.Bytes()))
 	require.Equal(t, "../docs", apitest.Get(h, "/docs/").Header().Get("Location"))

@@ -19,10 +19,10 @@ import (
 
 // The operations on addresses that need an optional index.
 var (
-	native       = base + "/addresses/" + alice.Hex() + "/transactions:listNative?x=y"
-	erc20s       = base + "/addresses/" + alice.Hex() + "/transactions:listErc20?x=y"
-	erc721s      = base + "/addresses/" + alice.Hex() + "/transactions:listErc721?x=y"
-	interactions = base + "/addresses/" + alice.Hex() + "/transactions?x=y"
+	native       = base + "/addresses/" + alice.Hex() + "/transactions:listNative?"
+	erc20s       = base + "/addresses/" + alice.Hex() + "/transactions:listErc20?"
+	erc721s      = base + "/addresses/" + alice.Hex() + "/transactions:listErc721?"
+	interactions = base + "/addresses/" + alice.Hex() + "/transactions?"
 )
 
 // tokenTransfers are transfers from or to alice, each in the transaction with the same number.

@@ -23,10 +23,10 @@ import (
 // The operations on balances but for ERC-1155.
 var (
 	ofAlice        = base + "/addresses/" + alice.Hex()
-	nativeBalance  = ofAlice + "/balances:getNative?x=y"
-	erc20Balances  = ofAlice + "/balances:listErc20?x=y"
-	erc721Balances = ofAlice + "/balances:listErc721?x=y"
-	collectibles   = ofAlice + "/balances:listCollectibles?x=y"
+	nativeBalance  = ofAlice + "/balances:getNative?"
+	erc20Balances  = ofAlice + "/balances:listErc20?"
+	erc721Balances = ofAlice + "/balances:listErc721?"
+	collectibles   = ofAlice + "/balances:listCollectibles?"
 )
 
 // fungible returns the contract of the n-th ERC-20 token of alice.

@@ -10,7 +10,7 @@ func TestParametersAreAsDocumented(t *testing.T) {
 	h := fuji(t, newFake())
 	conform.Parameters(t, h, "EVM", map[string]string{
 		"listLatestTransactions":   latest,
-		"listChains":               "/v1/chains?x=y",
+		"listChains":               "/v1/chains?",
 		"listLatestBlocks":         blocks,
 		"listBlockTransactions":    inBlock,
 		"listInternalTransactions": internals,

@@ -34,19 +34,19 @@ import (
 // The operations, with what they need to succeed.
 var (
 	base        = "/v1/chains/43113"
-	latest      = base + "/transactions?x=y"
-	internals   = base + "/addresses/" + alice.Hex() + "/transactions:listInternals?x=y"
-	transfers   = base + "/addresses/" + bob.Hex() + "/transactions:listErc1155?x=y"
-	balances    = base + "/addresses/" + alice.Hex() + "/balances:listErc1155?x=y"
+	latest      = base + "/transactions?"
+	internals   = base + "/addresses/" + alice.Hex() + "/transactions:listInternals?"
+	transfers   = base + "/addresses/" + bob.Hex() + "/transactions:listErc1155?"
+	balances    = base + "/addresses/" + alice.Hex() + "/balances:listErc1155?"
 	deployment  = base + "/contracts/" + cards.Hex() + "/transactions:getDeployment"
-	blocks      = base + "/blocks?x=y"
-	oneBlock    = base + "/blocks/999?x=y"
-	inBlock     = base + "/blocks/998/transactions?x=y"
+	blocks      = base + "/blocks?"
+	oneBlock    = base + "/blocks/999?"
+	inBlock     = base + "/blocks/998/transactions?"
 	transaction = base + "/transactions/" + hash(9_996).Hex()
-	deployments = base + "/contracts/" + alice.Hex() + "/deployments?x=y"
+	deployments = base + "/contracts/" + alice.Hex() + "/deployments?"
 	oneToken    = base + "/nfts/collections/" + cards.Hex() + "/tokens/9"
 	oneContract = base + "/addresses/" + coin.Hex()
-	tokens      = base + "/nfts/collections/" + cards.Hex() + "/tokens?x=y"
+	tokens      = base + "/nfts/collections/" + cards.Hex() + "/tokens?"
 
 	// lists by the member that has the items.
 	pagedBy = map[string]string{

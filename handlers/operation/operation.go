@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quorate/handlers/compat"
 	"quorate/handlers/query"
 )
 
@@ -53,16 +54,33 @@ type Request struct {
 	Query *query.Values
 }
 
-// Route adds operations to e.
+// Route adds operations to e. They refuse parameters that they do not declare, except from generated clients.
 func Route(e *echo.Echo, all []Operation) {
 	for _, o := range all {
+		names := o.queryNames()
 		e.Add(o.method(), o.route(), func(c echo.Context) error {
 			if path := c.Request().URL.EscapedPath(); strings.Count(path, "/") != strings.Count(o.Path, "/") {
 				return echo.ErrNotFound // the router's last parameter matches the rest of the path
 			}
-			return o.Handle(Request{c, query.Parse(c.Request().URL.RawQuery, o.Parameters)})
+			q := query.Parse(c.Request().URL.RawQuery, o.Parameters)
+			if !compat.Enabled(c.Request().Context()) {
+				if q.Only(names); q.Err() != nil {
+					return q.Err()
+				}
+			}
+			return o.Handle(Request{c, q})
 		})
 	}
+}
+
+// queryNames returns the names of the parameters of the query.
+func (o *Operation) queryNames() (names []string) {
+	for i := range o.Parameters {
+		if name := o.Parameters[i].Name; !strings.Contains(o.Path, "{"+name+"}") {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Is reports whether c is routed to the operation.

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers/compat"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/query/page"
@@ -41,11 +42,29 @@ func TestRow(t *testing.T) {
 	}}
 	e := echo.New()
 	operation.Route(e, all)
-	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v2/cakes/plum/slices:list?after=7&guests=a,b&colours=red&colours=blue&unknown=1", http.NoBody))
+	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v2/cakes/plum/slices:list?after=7&guests=a,b&colours=red&colours=blue", http.NoBody))
 	require.Equal(t, map[string]any{
 		"cake": "plum", "size": 5, "after": uint64(7), "block": (*uint64)(nil), "least": uint64(0),
 		"eaten": true, "guests": []string{"a", "b"}, "colours": []string{"red", "blue"}, "sort": "down",
 	}, got)
+
+	// A parameter that is not declared is refused by name, except from a generated client.
+	e.Use(compat.Middleware(compat.Auto))
+	for target, want := range map[string]string{
+		"/v2/cakes/plum/slices:list?after=7&pagesize=1": "pagesize: the operation has no such parameter; did you mean pageSize?",
+		"/v2/cakes/plum/slices:list?after=7&xyz[]=1":    "xyz[]: the operation has no such parameter",
+		"/v2/cakes/plum/slices:list?after=7&cake=lemon": "cake: the operation has no such parameter",
+	} {
+		var failed error
+		e.HTTPErrorHandler = func(err error, _ echo.Context) { failed = err }
+		request := httptest.NewRequest(http.MethodPost, target, http.NoBody)
+		e.ServeHTTP(httptest.NewRecorder(), request)
+		require.ErrorContains(t, failed, want)
+		failed = nil
+		request.Header.Set("User-Agent", "speakeasy-sdk/typescript")
+		e.ServeHTTP(httptest.NewRecorder(), request)
+		require.NoError(t, failed)
+	}
 
 	document, err := json.Marshal(operation.Paths(all))
 	require.NoError(t, err)

@@ -1,15 +1,17 @@
 // Package query declares the parameters of operations and parses query strings by the declarations. It is strict and
-// returns errors for the user. It ignores keys that are not declared. The caller interprets the values.
+// returns errors for the user. It ignores keys that are not declared unless Only refuses them. The caller interprets the values.
 package query
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"quorate/handlers/apierr"
+	"quorate/internal/suggest"
 )
 
 // Values holds the parameters of one query string. Reading a malformed parameter returns a zero value and records the
@@ -41,6 +43,19 @@ func Parse(raw string, declared []Parameter) *Values {
 
 // Err returns the first error, an *apierr.Error with status 400 whose message begins with the parameter.
 func (v *Values) Err() error { return v.err }
+
+// Only records an error for a key that is not one of names, which may end in [].
+func (v *Values) Only(names []string) {
+	for _, key := range slices.Sorted(maps.Keys(v.given)) {
+		if !slices.Contains(names, strings.TrimSuffix(key, "[]")) {
+			hint := suggest.Name(key, names)
+			if hint == "" && len(names) > 0 {
+				hint = "; it has " + strings.Join(names, ", ")
+			}
+			v.Fail(apierr.Excerpt(key), "the operation has no such parameter%s", hint)
+		}
+	}
+}
 
 // Fail records an error that the caller found.
 func (v *Values) Fail(name, format string, args ...any) {

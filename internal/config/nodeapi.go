@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"quorate/internal/config/suggest"
+	"quorate/internal/suggest"
 )
 
 // NodeAPI is about what the service answers as a node does, below /ext.

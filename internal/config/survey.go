@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"quorate/internal/config/suggest"
+	"quorate/internal/suggest"
 )
 
 // Survey is how a configuration came about.

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"quorate/internal/config/suggest"
+	"quorate/internal/suggest"
 )
 
 // typeMistakes returns what of a document does not fit Config: unknown keys and values of another type. Each error begins

@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-//go:embed package.json package-lock.json browser.mjs pages.mjs
+//go:embed package.json package-lock.json browser.mjs pages.mjs docs.mjs
 var files embed.FS
 
 var shots = flag.String("shots", "", "`folder` to write screenshots to")
