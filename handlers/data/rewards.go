@@ -31,6 +31,7 @@ func (a *API) rewardOperations() []operation.Operation {
 		Parameters: []query.Parameter{
 			networkName, addresses, query.PageToken, pageSize,
 			{Name: "nodeIds", Kind: query.Commas, Item: "node ID", Description: "Only rewards of validations by these nodes and of delegations to them, separated by commas.", Example: "NodeID-111111111111111111116DBWJs"},
+			{Name: "currency", Description: "Accepted. Answers have no prices."},
 			sortOrder,
 		},
 		Returns: "A page of rewards.", Schema: "HistoricalRewardPage",

@@ -62,8 +62,10 @@ async function evm(chainId) {
     find((address) => `/contracts/${address}/transactions:getDeployment`),
     find((address) => `/nfts/collections/${address}/tokens?pageSize=1`),
   ]);
+  const tokens = collection && (await get(`${at}/nfts/collections/${collection}/tokens?pageSize=1`));
   return {
     chainId,
+    tokenId: tokens?.tokens[0]?.tokenId,
     blockId: tx?.blockNumber,
     txHash: tx?.txHash,
     address: tx?.from.address,
@@ -81,9 +83,10 @@ function valueOf(path, name, known) {
   if (path.startsWith("/v1/signatureAggregator/")) {
     return { txHash: path.includes("/blockchains/") ? e.sent : p.conversion, blockchainId: e.chainId, subnetId: "11111111111111111111111111111111LpoYY" }[name];
   }
-  if (path.startsWith("/v1/chains/") || path.startsWith("/v1/avg_tps/")) {
-    const address = path.includes("/contracts/") ? e.contract : path.includes("/nfts/") ? e.collection : e.address;
-    return { chainId: e.chainId, blockId: e.blockId, txHash: e.txHash, address }[name];
+  if (/^\/v[12]\/(chains|address|avg_tps)\//.test(path)) {
+    const contract = path.includes("/contracts/") || path.endsWith("/addresses/{address}");
+    const address = contract ? e.contract : path.includes("/nfts/") ? e.collection : e.address;
+    return { chainId: e.chainId, blockId: e.blockId, txHash: e.txHash, tokenId: e.tokenId, address }[name];
   }
   if (path.startsWith("/v1/icm/")) return { messageId: e.message?.messageId, address: e.message?.from }[name];
   return {
