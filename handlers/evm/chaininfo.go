@@ -149,14 +149,14 @@ func (a *API) listAddressChains(ctx context.Context, r operation.Request) error 
 	if err := currentICM(r, chains); err != nil {
 		return err
 	}
-	var unknown []string // chains with earlier blocks that are not indexed
+	var unknown []string // chains with blocks that are not indexed, or with more transfers than one page scans
 	for _, of := range chains {
 		found, err := of.Index.Interactions(ctx, evm.InteractionQuery{WalletQuery: evm.WalletQuery{Wallet: who, Limit: 1}})
 		if err != nil {
 			return err
 		}
 		if len(found.Transactions) == 0 {
-			if found.First > 0 || of.Progress().From > 0 {
+			if found.Next != nil || found.First > 0 || of.Progress().From > 0 {
 				unknown = append(unknown, strconv.FormatUint(of.ChainID, 10))
 			}
 			continue

@@ -47,6 +47,11 @@ func TestLaterSourcesOverruleEarlierOnes(t *testing.T) {
 	c, err = readWith(t, "", nil, "--allow-private-ips", "--network", "local=http://l")
 	require.NoError(t, err)
 	require.True(t, c.Networks["local"].AllowPrivateIPs, "whatever the order of flags")
+
+	c, err = readWith(t, "", []string{"QUORATE_ALLOW_PRIVATE_IPS=true", "QUORATE_RECORD=all"}, "--network", "local=http://l", "--record", "primary")
+	require.NoError(t, err)
+	require.True(t, c.Networks["local"].AllowPrivateIPs, "a variable applies to the networks of flags")
+	require.Equal(t, "primary", c.Networks["local"].Record)
 }
 
 // Each flag says in help texts which variable sets it, its default, and the group it belongs to.

@@ -132,7 +132,7 @@ func Read(flags *pflag.FlagSet, environ []string) *Survey {
 			s.Wrong("", fmt.Errorf("unknown environment variable %s%s", name, suggest.Name(name, envNames(known))))
 		}
 	}
-	for _, k := range known { // in order, since the last ones apply to all networks
+	for _, k := range known { // in order, since networks come before what applies to all of them
 		for _, variable := range environ {
 			if name, value, _ := strings.Cut(variable, "="); name == k.env && value != "" {
 				if err := s.apply(k.env, func(c *Config) error { return k.set(c, value) }); err != nil {
@@ -140,8 +140,6 @@ func Read(flags *pflag.FlagSet, environ []string) *Survey {
 				}
 			}
 		}
-	}
-	for _, k := range known {
 		f := flags.Lookup(k.flag)
 		if f == nil || !f.Changed {
 			continue

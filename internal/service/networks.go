@@ -86,7 +86,7 @@ func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCau
 	for _, name := range n.names {
 		running.Go(func() {
 			err := n.run(ctx, life, name, s)
-			if err == nil {
+			if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return
 			}
 			n.process.log.Error("a network is out of service", slog.String("network", name), slog.Any("error", err))
