@@ -39,7 +39,7 @@ type Error struct {
 	Status        int
 }
 
-//go:embed package.json package-lock.json client.mjs
+//go:embed package.json package-lock.json client.mjs glacier.mjs
 var files embed.FS
 
 // Client is an installed client.
@@ -59,6 +59,26 @@ const NoMethod = "NoMethod"
 
 // AvaCloud returns a client that calls avacloud-sdk instead of chainkit. Most paths of methods are the same.
 func (c *Client) AvaCloud() *Client { return &Client{c.directory, "avacloud-sdk"} }
+
+// Request is what a method of glacier-sdk sends. Path is a template, and Query has the names of all parameters.
+type Request struct {
+	Method, Path string
+	Query        []string
+}
+
+// Glacier returns the requests of all methods of glacier-sdk, which reads answers without validation.
+func (c *Client) Glacier(t testing.TB) []Request {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	node := exec.CommandContext(ctx, "node", "glacier.mjs")
+	node.Dir = c.directory
+	output, err := node.Output()
+	require.NoError(t, err)
+	var requests []Request
+	require.NoError(t, json.Unmarshal(output, &requests), "%s", output)
+	return requests
+}
 
 // Run makes the calls one after another.
 func (c *Client) Run(t testing.TB, url string, calls []Call) []Result {
