@@ -371,6 +371,7 @@ serve*|dev*)
     sleep 0.1
   done
   exit 9 ;;
+health) exec @program@ health --server @server@ ;;
 measure*--compare*) exec @program@ "$@" ;;
 measure*) exec @program@ "$@" --allow-private-ips --rounds 4 --rate 10/s ;; # more take minutes
 sign*--node*|doctor*) exec @program@ "$@" --allow-private-ips ;;
