@@ -269,7 +269,17 @@ type examples struct {
 }
 
 func newExamples(t *testing.T) *examples {
-	base, printed := startDev(t)
+	// With the race detector the commands would take several times as long.
+	program := filepath.Join(t.TempDir(), "quorate")
+	built, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	base, printed := startDevBy(t, func(ctx context.Context, args []string, out, errOut io.Writer) int {
+		dev := exec.CommandContext(ctx, program, args...)
+		dev.Stdout, dev.Stderr = out, errOut
+		dev.Cancel = func() error { return dev.Process.Signal(os.Interrupt) }
+		_ = dev.Run() // the exit code is asserted
+		return dev.ProcessState.ExitCode()
+	})
 	find := func(pattern string) string {
 		found := regexp.MustCompile(pattern).FindStringSubmatch(printed)
 		require.NotNil(t, found, "%s in %s", pattern, printed)
@@ -315,8 +325,6 @@ func newExamples(t *testing.T) *examples {
 		"go build -o quorate ./cmd/quorate", `ln -s "$(command -v quorate)" quorate`, "go run ./cmd/quorate", "quorate",
 	}
 	e.postgres = startServers(t)
-	program, err := filepath.Abs(os.Args[0])
-	require.NoError(t, err)
 	repository, err := filepath.Abs(root)
 	require.NoError(t, err)
 	for name, script := range programs {
@@ -357,8 +365,7 @@ const devEVM = "99001"
 // programs are called by the commands in place of those in PATH.
 var programs = map[string]string{
 	// serve and dev end as soon as they can sign. Other commands get the addresses of quorate dev in place of the default ones.
-	"quorate": `export ` + asProgramEnv + `=1
-case "$*" in
+	"quorate": `case "$*" in
 serve*|dev*)
   set -m
   if [ "$1" = serve ]; then set -- "$@" --allow-private-ips; fi

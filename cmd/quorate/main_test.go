@@ -191,12 +191,20 @@ func freeAddress(t *testing.T) string {
 // startDev runs quorate dev until the test ends and returns its URL and what it has printed.
 func startDev(t *testing.T) (base, printed string) {
 	t.Helper()
+	return startDevBy(t, func(ctx context.Context, args []string, out, errOut io.Writer) int {
+		return run(ctx, args, strings.NewReader(""), out, errOut)
+	})
+}
+
+// startDevBy starts quorate dev by a function that runs commands.
+func startDevBy(t *testing.T, run func(ctx context.Context, args []string, out, errOut io.Writer) int) (base, printed string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var out, errOut lines
 	done := make(chan int, 1)
 	listen := freeAddress(t)
 	go func() {
-		done <- run(ctx, []string{"dev", "--listen", listen, "--private-listen", freeAddress(t), "--validators", "10"}, strings.NewReader(""), &out, &errOut)
+		done <- run(ctx, []string{"dev", "--listen", listen, "--private-listen", freeAddress(t), "--validators", "10"}, &out, &errOut)
 	}()
 	t.Cleanup(func() {
 		cancel()

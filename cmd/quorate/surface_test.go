@@ -450,6 +450,7 @@ func TestDashboardShowsWhatExists(t *testing.T) {
 
 	known := map[string]map[string]bool{ // labels by name; TestServiceOverTLS and TestServeOnPostgres have the metrics of their set-ups
 		"quorate_tls_certificate_expiry_timestamp_seconds": {}, "quorate_store_standby_used": {"standby": true},
+		"quorate_store_standby_lag_seconds": {"standby": true}, "quorate_lease_held": {"lease": true},
 	}
 	counts := make(map[string]int)
 	for line := range strings.Lines(metrics) {

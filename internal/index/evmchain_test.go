@@ -478,7 +478,7 @@ func TestEVMNodeLosesBlocks(t *testing.T) {
 	s := store.NewMemory()
 	p := evmPipeline(t, evmSource(t, n), s)
 	runEVM(t, p, recordedTo(21))
-	n.tip, n.first = 299, 200
+	n.set(func() { n.tip, n.first = 299, 200 })
 	runEVM(t, p, func(status index.Status) bool {
 		return status.Err != nil && status.State == index.Retrying &&
 			strings.Contains(status.Err.Error(), "block 21 is not available from the node") && strings.Contains(status.Err.Error(), "set state-sync-enabled to false")
