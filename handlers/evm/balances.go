@@ -375,10 +375,21 @@ func (a *API) listCollectibles(ctx context.Context, r operation.Request, of *Cha
 		}
 		all, t = append(all, first), t[1:]
 	}
-	var next []byte
-	if more := tokens.Next != nil || balances.Next != nil; len(all) > b.page.Size || more && len(all) == b.page.Size {
+	// Each list is known up to its next page, which may begin early. Both are known up to the lesser of these keys.
+	end := tokens.Next
+	if balances.Next != nil && (end == nil || bytes.Compare(balances.Next[pinned:], end) < 0) {
+		end = balances.Next[pinned:]
+	}
+	if end != nil {
+		all = slices.DeleteFunc(all, func(h held) bool { return bytes.Compare(h.key(), end) > 0 })
+	}
+	if len(all) > b.page.Size {
 		all = all[:b.page.Size]
-		next = append(binary.BigEndian.AppendUint64(nil, balances.At.Number), all[len(all)-1].key()...)
+		end = all[len(all)-1].key()
+	}
+	var next []byte
+	if end != nil {
+		next = append(binary.BigEndian.AppendUint64(nil, balances.At.Number), end...)
 	}
 	return a.showCollectibles(ctx, r, of, &b, "collectibleBalances", all, next)
 }

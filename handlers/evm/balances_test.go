@@ -80,9 +80,9 @@ func (f *fake) Holdings(ctx context.Context, q evm.HoldingQuery) (*evm.HoldingPa
 		return nil, err
 	}
 	p := &evm.HoldingPage{Tokens: all, First: f.first}
-	if len(all) > q.Limit {
-		p.Tokens = all[:q.Limit]
-		key := all[q.Limit-1].TokenID.Bytes32()
+	if n := f.most(q.Limit); len(all) > n {
+		p.Tokens = all[:n]
+		key := all[n-1].TokenID.Bytes32()
 		p.Next = append(cards.Bytes(), key[:]...)
 	}
 	return p, nil
@@ -239,6 +239,12 @@ func TestCollectibles(t *testing.T) {
 	for _, size := range []string{"1", "3", "23", "500"} {
 		require.Equal(t, want, ids(collectibles+"&pageSize="+size, "collectibleBalances"))
 	}
+	f.scanned = 2 // the index ends pages early, each list elsewhere
+	for _, size := range []string{"1", "3", "500"} {
+		require.Equal(t, want, ids(collectibles+"&pageSize="+size, "collectibleBalances"))
+	}
+	require.Equal(t, want[:len(f.tokens[cards])], ids(erc721Balances+"&pageSize=3", "erc721TokenBalances"))
+	f.scanned = 0
 	f.progress.From = 7
 	requireError(t, apitest.Get(h, collectibles), http.StatusServiceUnavailable, "balances of ERC-1155 tokens follow from all transfers")
 	require.Equal(t, http.StatusOK, apitest.Get(h, erc721Balances).Code)

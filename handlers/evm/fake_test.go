@@ -124,6 +124,7 @@ type fake struct {
 	askedNative   uint64
 	askedPeriods  evm.PeriodQuery
 	begins        uint64 // the first block of the periods
+	scanned       int    // how many tokens a page has at most, 0 for as many as asked for
 }
 
 func newFake() *fake {
@@ -320,15 +321,32 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 	all := slices.DeleteFunc(slices.Clone(f.balances), func(b evm.TokenBalance) bool {
 		return q.Contract != nil && b.Contract != *q.Contract || q.Wallet != alice
 	})
-	if len(q.After) > 2 { // the position of a list with other tokens
-		all = slices.DeleteFunc(all, func(b evm.TokenBalance) bool {
-			id := b.TokenID.Bytes32()
-			return bytes.Compare(append(b.Contract.Bytes(), id[:]...), q.After[8:]) <= 0
-		})
-		q.After = nil
+	if err := cmp.Or(f.err, ctx.Err()); err != nil {
+		return nil, err
 	}
-	some, next, err := page(ctx, f, all, q.Limit, q.After)
-	return &evm.BalancePage{Balances: some, First: f.progress.From, At: blockOf(int(at)), Next: next}, err
+	key := func(b *evm.TokenBalance) []byte {
+		id := b.TokenID.Bytes32()
+		return append(b.Contract.Bytes(), id[:]...)
+	}
+	if q.After != nil {
+		if len(q.After) != 8+20+32 {
+			return nil, evm.ErrPosition
+		}
+		all = slices.DeleteFunc(all, func(b evm.TokenBalance) bool { return bytes.Compare(key(&b), q.After[8:]) <= 0 })
+	}
+	p := &evm.BalancePage{Balances: all, First: f.progress.From, At: blockOf(int(at))}
+	if n := f.most(q.Limit); len(all) > n {
+		p.Balances, p.Next = all[:n], append(binary.BigEndian.AppendUint64(nil, at), key(&all[n-1])...)
+	}
+	return p, nil
+}
+
+// most returns how many items a page has that may have up to limit.
+func (f *fake) most(limit int) int {
+	if f.scanned > 0 {
+		return min(f.scanned, limit)
+	}
+	return limit
 }
 
 func (f *fake) Deployment(_ context.Context, contract common.Address) (*evm.TransactionDetails, error) {
