@@ -310,6 +310,9 @@ func TestKilled(t *testing.T) {
 	t.Logf("%v blocks, dump %x", n.tips(), want[:8])
 }
 
+// stuckAfter is far longer than a process takes to index what is new.
+const stuckAfter = 3 * time.Minute
+
 // killed starts a process, lets it progress for a while, kills it unless it dies as ordered, and returns the last
 // reported heights.
 func killed(t *testing.T, o order, tips heights, steps int, after time.Duration) (acknowledged heights) {
@@ -324,6 +327,8 @@ func killed(t *testing.T, o order, tips heights, steps int, after time.Duration)
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
 	kill := func() { _ = child.Process.Kill() }
+	// A process that stops progressing prints its goroutines and fails the test.
+	defer time.AfterFunc(stuckAfter, func() { _ = child.Process.Signal(syscall.SIGQUIT) }).Stop()
 	seen := 0
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		at := make(heights)
@@ -346,7 +351,7 @@ func killed(t *testing.T, o order, tips heights, steps int, after time.Duration)
 	err = child.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.Exited() {
-		t.Fatalf("the process: got %v, want it to go on until killed", err)
+		t.Fatalf("the process at %v of %v: got %v, want it to go on until killed", acknowledged, tips, err)
 	}
 	return acknowledged
 }

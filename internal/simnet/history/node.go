@@ -177,14 +177,15 @@ func (n *Node) records() []*record {
 // publishEvery is the number of blocks that become visible at once.
 const publishEvery = 512
 
-// Grow extends the history by at least the given number of transactions.
+// Grow extends the history by at least the given number of transactions, and at least until the X-Chain is linear: nodes
+// of today have its first block.
 func (n *Node) Grow(ctx context.Context, transactions int) error {
 	until := n.generator.Txs() + transactions
 	made := make(chan *Block, publishEvery)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(made)
-		for n.generator.Txs() < until || n.generator.Pending() > 0 {
+		for n.generator.Txs() < until || n.generator.Pending() > 0 || !n.generator.early.over {
 			b, err := n.generator.Next()
 			if err != nil {
 				return err
