@@ -150,15 +150,12 @@ func (k *keyRange) skip(key []byte) bool {
 // AddressTransactions is off.
 func (r *Index) NativeTransactions(ctx context.Context, q WalletQuery) (*TransactionPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
+	s, first, err := r.viewOf(ctx, AddressTransactions)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	p := new(TransactionPage)
-	if p.First, err = s.covered(ctx, AddressTransactions); err != nil {
-		return nil, err
-	}
+	p := &TransactionPage{First: first}
 	k, ok, err := rangeOf(&q, p.First, txPlaceSize, false)
 	if err != nil || !ok {
 		return p, err
@@ -228,15 +225,12 @@ func (s *state) transactionsAt(ctx context.Context, places []place, success func
 // AddressTransactions is off.
 func (r *Index) TokenTransfers(ctx context.Context, standard evm.Standard, q WalletQuery) (*TransferPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
+	s, first, err := r.viewOf(ctx, AddressTransactions)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	p := new(TransferPage)
-	if p.First, err = s.covered(ctx, AddressTransactions); err != nil {
-		return nil, err
-	}
+	p := &TransferPage{First: first}
 	k, ok, err := rangeOf(&q, p.First, placeSize, false)
 	if err != nil || !ok {
 		return p, err
@@ -326,15 +320,12 @@ const maxEffects = 10_000
 // OffError if AddressTransactions is off.
 func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*InteractionPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
+	s, first, err := r.viewOf(ctx, AddressTransactions)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	p := new(InteractionPage)
-	if p.First, err = s.covered(ctx, AddressTransactions); err != nil {
-		return nil, err
-	}
+	p := &InteractionPage{First: first}
 	k, ok, err := rangeOf(&q.WalletQuery, p.First, txPlaceSize, q.Oldest)
 	if err != nil || !ok {
 		return p, err

@@ -101,7 +101,6 @@ func (a *application) sum(wallet, contract common.Address) *wide {
 	k := sumKeyOf(wallet, contract)
 	s, _ := a.sums.Get(k)
 	if s.touched.by(a.block.Number) {
-		s.before = s.total
 		a.changedSums = append(a.changedSums, k)
 		a.sums.Put(k, s, a.block.Number)
 	}
@@ -176,15 +175,12 @@ const sumPosition = 8 + common.AddressLength
 // covered.
 func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
+	s, first, err := r.viewOf(ctx, TokenBalances)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	p := &TokenSumPage{}
-	if p.First, err = s.covered(ctx, TokenBalances); err != nil {
-		return nil, err
-	}
+	p := &TokenSumPage{First: first}
 	number := s.head.tip.Number
 	if q.At != nil {
 		number = *q.At
@@ -350,15 +346,12 @@ type HoldingPage struct {
 // Holdings lists the ERC-721 tokens of a wallet. It returns an OffError if TokenBalances is off.
 func (r *Index) Holdings(ctx context.Context, q HoldingQuery) (*HoldingPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
+	s, first, err := r.viewOf(ctx, TokenBalances)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	p := &HoldingPage{}
-	if p.First, err = s.covered(ctx, TokenBalances); err != nil {
-		return nil, err
-	}
+	p := &HoldingPage{First: first}
 	var lo, hi []byte
 	if q.Contract != nil {
 		lo, hi = q.Contract[:], following(q.Contract)

@@ -70,6 +70,11 @@ func (w *wide) add(n *uint256.Int) {
 	}
 }
 
+func (w *wide) plus(n *wide) {
+	w.add(&n.low)
+	w.high += n.high
+}
+
 func (w *wide) sub(n *uint256.Int) {
 	if _, under := w.low.SubOverflow(&w.low, n); under {
 		w.high--

@@ -186,9 +186,9 @@ func (r *Index) Deployment(ctx context.Context, contract common.Address) (*Trans
 		return nil, err
 	}
 	defer s.close()
-	newest, err := s.Scan(ctx, store.FamilyEVMContract, s.chain.partition(contract[:]), []byte{0}, nil, store.Ascending, 1)
+	newest, err := s.lastDeployment(ctx, contract)
 	if err != nil {
-		return nil, fmt.Errorf("reading deployments: %w", err)
+		return nil, err
 	}
 	if len(newest) == 0 {
 		missing, err := s.missing(ctx, nil, nil)

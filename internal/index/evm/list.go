@@ -294,21 +294,15 @@ func (r *Index) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 	}
 	defer s.close()
 	p := &TokenPage{}
-	var family store.Family
-	switch q.Standard {
-	case evm.ERC721:
-		family = store.FamilyEVMOwner
-	case evm.ERC1155:
-		family = store.FamilyEVMSupply
-	default:
+	family, ok := tokenFamilies[q.Standard]
+	if !ok {
 		return p, nil
-	}
-	const size = 32
-	if q.After != nil && len(q.After) != size {
-		return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
 	}
 	var lo []byte
 	if q.After != nil {
+		if len(q.After) != 32 {
+			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+		}
 		lo = store.After(q.After)
 	}
 	rows, err := s.Scan(ctx, family, s.chain.partition(q.Contract[:]), lo, nil, store.Ascending, q.Limit+1)
@@ -316,22 +310,10 @@ func (r *Index) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}
 	rows, p.Next = page(rows, q.Limit)
-	if len(rows) > 0 {
-		p.Tokens = make([]Token, 0, len(rows))
-	}
 	for _, row := range rows {
-		if len(row.K) != size {
-			return nil, fmt.Errorf("%w: token %x", store.ErrCorrupt, row.K)
-		}
-		t := Token{Contract: q.Contract}
-		t.TokenID.SetBytes(row.K)
-		if q.Standard == evm.ERC721 {
-			v := read(row.V)
-			owner := v.address()
-			if err := v.End(); err != nil {
-				return nil, err
-			}
-			t.Owner = &owner
+		t, err := tokenOf(q.Standard, q.Contract, row)
+		if err != nil {
+			return nil, err
 		}
 		p.Tokens = append(p.Tokens, t)
 	}

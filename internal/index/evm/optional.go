@@ -113,14 +113,19 @@ func readOptional(ctx context.Context, r store.Reader, chain *chainKey, index Op
 	return first, last, true, v.End()
 }
 
-// covered returns the first block that an optional index covers. It returns an OffError unless it covers the last block.
-func (s *state) covered(ctx context.Context, index Optional) (first uint64, err error) {
+// viewOf returns a view and the first block that an optional index covers. It returns an OffError unless that index
+// covers the last block.
+func (r *Index) viewOf(ctx context.Context, index Optional) (s *state, first uint64, err error) {
+	if s, err = r.view(ctx); err != nil {
+		return nil, 0, err
+	}
 	first, last, ok, err := readOptional(ctx, s, &s.chain, index)
+	if err == nil && (!ok || last != s.head.tip.Number) {
+		err = &OffError{index}
+	}
 	if err != nil {
-		return 0, err
+		s.close()
+		return nil, 0, err
 	}
-	if !ok || last != s.head.tip.Number {
-		return 0, &OffError{index}
-	}
-	return first, nil
+	return s, first, nil
 }

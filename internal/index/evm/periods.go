@@ -110,11 +110,56 @@ type Period struct {
 type running struct {
 	Period
 	fees, prices wide
-	// last is the time of the last block in ms, and since that of the last block before the period. If that is unknown, or
-	// 0 as those of some genesis blocks, since is the time of the first block.
-	last, since uint64
-	// point has what is in the blocks of time last, and the time since the block before them.
-	pointGas, pointTxs, pointTime uint64
+	// since is the time of the last block before the period in ms. If that is unknown, or 0 as those of some genesis
+	// blocks, since is the time of the first block.
+	since uint64
+	pace  pace
+}
+
+// pace is the same for all intervals.
+type pace struct {
+	// last is the time of the last block in ms.
+	last uint64
+	// gas and txs are those of the blocks of time last, and elapsed is the time since the block before them.
+	gas, txs, elapsed uint64
+}
+
+// blockTotals sums up a block.
+type blockTotals struct {
+	gas, txs     uint64
+	fees, prices wide
+	maxGasPrice  uint256.Int
+}
+
+func totalsOf(b *evm.Block) *blockTotals {
+	t := &blockTotals{txs: uint64(len(b.Transactions))}
+	for i := range b.Transactions {
+		tx := &b.Transactions[i]
+		t.gas += tx.GasUsed
+		t.prices.add(&tx.GasPrice)
+		fee := new(uint256.Int).SetUint64(tx.GasUsed)
+		if _, over := fee.MulOverflow(fee, &tx.GasPrice); over {
+			fee.SetAllOne() // no account has that much
+		}
+		t.fees.add(fee)
+		if tx.GasPrice.Gt(&t.maxGasPrice) {
+			t.maxGasPrice = tx.GasPrice
+		}
+	}
+	return t
+}
+
+// next returns the pace after a block at a time in ms.
+func (p pace) next(at uint64, b *blockTotals) pace {
+	if at > p.last {
+		elapsed := uint64(0)
+		if p.last != 0 {
+			elapsed = at - p.last
+		}
+		p = pace{last: at, elapsed: elapsed}
+	}
+	p.gas, p.txs = p.gas+b.gas, p.txs+b.txs
+	return p
 }
 
 // milliseconds returns the time of a block. Blocks whose milliseconds contradict their seconds have whole seconds.
@@ -125,56 +170,38 @@ func milliseconds(b *BlockRef) uint64 {
 	return b.Time * 1000
 }
 
-// add adds a block at a time in ms, without its addresses.
-func (p *running) add(b *evm.Block, at uint64) {
-	n := uint64(len(b.Transactions))
-	var gas uint64
-	for i := range b.Transactions {
-		tx := &b.Transactions[i]
-		gas += tx.GasUsed
-		p.prices.add(&tx.GasPrice)
-		fee := new(uint256.Int).SetUint64(tx.GasUsed)
-		if _, over := fee.MulOverflow(fee, &tx.GasPrice); over {
-			fee.SetAllOne() // no account has that much
-		}
-		p.fees.add(fee)
-		if tx.GasPrice.Gt(&p.MaxGasPrice) {
-			p.MaxGasPrice = tx.GasPrice
-		}
-	}
-	p.Transactions, p.GasUsed, p.AllTransactions = p.Transactions+n, p.GasUsed+gas, p.AllTransactions+n
-	at = max(at, p.last)
-	if at != p.last {
-		p.pointGas, p.pointTxs, p.pointTime = 0, 0, 0
-		if p.last != 0 {
-			p.pointTime = at - p.last
-		}
-		p.last = at
+// add adds a block, without its addresses.
+func (p *running) add(b *blockTotals, now pace) {
+	p.Transactions, p.GasUsed, p.AllTransactions = p.Transactions+b.txs, p.GasUsed+b.gas, p.AllTransactions+b.txs
+	p.fees.plus(&b.fees)
+	p.prices.plus(&b.prices)
+	if b.maxGasPrice.Gt(&p.MaxGasPrice) {
+		p.MaxGasPrice = b.maxGasPrice
 	}
 	if p.since == 0 {
-		p.since = at
+		p.since = now.last
 	}
-	p.pointGas, p.pointTxs = p.pointGas+gas, p.pointTxs+n
-	if r := (Rate{p.pointGas, p.pointTime}); r.above(p.MaxGas) {
+	if r := (Rate{now.gas, now.elapsed}); r.above(p.MaxGas) {
 		p.MaxGas = r
 	}
-	if r := (Rate{p.pointTxs, p.pointTime}); r.above(p.MaxTransactions) {
+	if r := (Rate{now.txs, now.elapsed}); r.above(p.MaxTransactions) {
 		p.MaxTransactions = r
 	}
+	p.pace = now
 }
 
 // follow returns the empty period that begins at a time after p, which is the last one with blocks.
 func (p *running) follow(begin uint64) *running {
 	return &running{
 		Period: Period{Start: begin, AllTransactions: p.AllTransactions, AllAddresses: p.AllAddresses},
-		last:   p.last, since: p.last, pointGas: p.pointGas, pointTxs: p.pointTxs, pointTime: p.pointTime,
+		since:  p.pace.last, pace: p.pace,
 	}
 }
 
 func (p *running) appendTo(b []byte) []byte {
 	for _, n := range [...]uint64{
 		p.Transactions, p.GasUsed, p.MaxGas.Amount, p.MaxGas.Milliseconds, p.MaxTransactions.Amount, p.MaxTransactions.Milliseconds,
-		p.Addresses, p.Senders, p.AllTransactions, p.AllAddresses, p.last, p.since, p.pointGas, p.pointTxs, p.pointTime,
+		p.Addresses, p.Senders, p.AllTransactions, p.AllAddresses, p.pace.last, p.since, p.pace.gas, p.pace.txs, p.pace.elapsed,
 	} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -189,14 +216,14 @@ func parseRunning(row store.Row) (*running, error) {
 	p.Start = binary.BigEndian.Uint64(row.K)
 	for _, n := range [...]*uint64{
 		&p.Transactions, &p.GasUsed, &p.MaxGas.Amount, &p.MaxGas.Milliseconds, &p.MaxTransactions.Amount, &p.MaxTransactions.Milliseconds,
-		&p.Addresses, &p.Senders, &p.AllTransactions, &p.AllAddresses, &p.last, &p.since, &p.pointGas, &p.pointTxs, &p.pointTime,
+		&p.Addresses, &p.Senders, &p.AllTransactions, &p.AllAddresses, &p.pace.last, &p.since, &p.pace.gas, &p.pace.txs, &p.pace.elapsed,
 	} {
 		*n = v.Number()
 	}
 	p.fees, p.prices = v.wide(), v.wide()
 	p.MaxGasPrice = v.uint256()
 	p.Fees, p.GasPrices = p.fees.big(), p.prices.big()
-	p.Elapsed = p.last - p.since
+	p.Elapsed = p.pace.last - p.since
 	return p, v.End()
 }
 
@@ -216,9 +243,10 @@ func (a *application) changePeriods(ctx context.Context, r store.Reader) error {
 	if err := a.openPeriods(ctx, r); err != nil {
 		return err
 	}
-	at := milliseconds(&a.head.tip)
+	totals := totalsOf(a.block)
+	now := a.periods[0].pace.next(milliseconds(&a.head.tip), totals)
 	for _, p := range a.periods {
-		p.add(a.block, at)
+		p.add(totals, now)
 	}
 	if err := a.countActors(ctx, r); err != nil {
 		return err
@@ -371,15 +399,12 @@ type PeriodPage struct {
 // Periods lists periods. It returns an OffError if ChainMetrics is off.
 func (r *Index) Periods(ctx context.Context, q PeriodQuery) (*PeriodPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
+	s, first, err := r.viewOf(ctx, ChainMetrics)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	p := new(PeriodPage)
-	if p.First, err = s.covered(ctx, ChainMetrics); err != nil {
-		return nil, err
-	}
+	p := &PeriodPage{First: first}
 	begun, err := s.block(ctx, p.First)
 	if err != nil {
 		return nil, err
