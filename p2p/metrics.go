@@ -43,27 +43,27 @@ func newMetrics(registerer prometheus.Registerer, n *Network) (*metrics, error) 
 		register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	m := &metrics{
-		requests:      counter("requests_total", "application requests, one for each node asked"),
-		responses:     counter("responses_total", "application responses to requests of ours"),
-		refusals:      counter("refusals_total", "application errors in answer to requests of ours"),
-		unexpected:    counter("unexpected_answers_total", "answers dropped because nobody waited for them: late, repeated, or not asked for"),
-		unhandled:     counter("unhandled_messages_total", "messages dropped because we serve nothing to peers"),
-		malformed:     counter("malformed_messages_total", "messages dropped because they cannot be understood"),
-		unsent:        counter("unsent_messages_total", "messages dropped because the node does not read"),
-		dials:         counter("dials_total", "attempts to connect to a node"),
-		dialFailures:  counter("dial_failures_total", "attempts that met nobody or somebody else"),
-		bytesSent:     counter("sent_bytes_total", "bytes of messages sent, before encryption"),
-		bytesReceived: counter("received_bytes_total", "bytes of messages received, after decryption"),
+		requests:      counter("requests_total", "Application requests, one for each node."),
+		responses:     counter("responses_total", "Application responses to these requests."),
+		refusals:      counter("refusals_total", "Application errors in answer to these requests."),
+		unexpected:    counter("unexpected_answers_total", "Answers dropped because no request waits for them: late, repeated, or not requested."),
+		unhandled:     counter("unhandled_messages_total", "Messages dropped because the service answers no requests of peers."),
+		malformed:     counter("malformed_messages_total", "Messages dropped because they cannot be parsed."),
+		unsent:        counter("unsent_messages_total", "Messages dropped because the node does not read them."),
+		dials:         counter("dials_total", "Attempts to connect to a node."),
+		dialFailures:  counter("dial_failures_total", "Attempts to connect that failed, or reached another node."),
+		bytesSent:     counter("sent_bytes_total", "Bytes of messages sent, before encryption."),
+		bytesReceived: counter("received_bytes_total", "Bytes of messages received, after decryption."),
 		pings: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "ping_seconds", Help: "round trips of pings", Buckets: prometheus.ExponentialBuckets(.001, 2, 14),
+			Name: "ping_seconds", Help: "Round-trip time of pings.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14),
 		}),
 	}
 	m.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "connect_failures_total", Help: "attempts to connect to a node that failed, handshakes included, by reason",
+		Name: "connect_failures_total", Help: "Attempts to connect to a node that failed, handshakes included, by reason.",
 	}, []string{"reason"})
 	register(m.failures)
 	register(m.pings)
-	gauge("peers", "nodes that are connected, their handshake finished", func() float64 { return float64(n.ConnectedCount()) })
-	gauge("backlog_bytes", "bytes that wait for nodes to read", func() float64 { return float64(n.backlog.Load()) })
+	gauge("peers", "Nodes that are connected, with a finished handshake.", func() float64 { return float64(n.ConnectedCount()) })
+	gauge("backlog_bytes", "Bytes that wait for nodes to read them.", func() float64 { return float64(n.backlog.Load()) })
 	return m, errs
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/aggregator"
 	"quorate/internal/index"
 )
 
@@ -106,10 +107,10 @@ func TestHistory(t *testing.T) {
 			return v.Networks[0]
 		}
 		seconds.WithLabelValues(signedOutcome, "client").Observe(0.05)
-		seconds.WithLabelValues(signedOutcome, originAhead).Observe(5)
+		seconds.WithLabelValues(signedOutcome, aggregator.OriginAhead.String()).Observe(5)
 		c.sample()
 		time.Sleep(sampleInterval)
-		seconds.WithLabelValues(signedOutcome, originAhead).Observe(5)
+		seconds.WithLabelValues(signedOutcome, aggregator.OriginAhead.String()).Observe(5)
 		for range 2 {
 			seconds.WithLabelValues(signedOutcome, "client").Observe(0.5)
 		}

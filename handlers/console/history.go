@@ -39,9 +39,6 @@ const (
 	cancelledOutcome = "cancelled"
 )
 
-// originAhead is the origin of requests that no client made.
-const originAhead = "ahead"
-
 // sample holds the values of metrics at one time. It is immutable.
 type sample struct {
 	at       time.Time
@@ -192,7 +189,7 @@ func (s *sample) add(family string, m *dto.Metric) {
 	count := func() uint64 { return uint64(m.GetCounter().GetValue()) }
 	switch family {
 	case signSeconds:
-		if label("origin") == originAhead {
+		if label("origin") == aggregator.OriginAhead.String() {
 			return // no client waited
 		}
 		n, h := s.network(label("network")), m.GetHistogram()

@@ -71,22 +71,12 @@ func newMessageView(e *aggregator.StreamEvent, whole bool) messageView {
 	v := messageView{
 		Number: e.Number, SignedAt: e.Time.UnixMilli(), MessageID: e.Message.ID().String(), SourceBlockchainID: e.Message.SourceChainID.String(),
 		SigningSubnetID: e.SigningSubnetID.String(), PChainHeight: e.PChainHeight, Weight: e.Weight, TotalWeight: e.TotalWeight,
-		Signers: e.Signers, Origin: originText(e.Origin), Payload: &decoded,
+		Signers: e.Signers, Origin: e.Origin.String(), Payload: &decoded,
 	}
 	if whole {
 		v.UnsignedMessage, v.SignedMessage = hexOf(e.Message.UnsignedMessage.Bytes()), hexOf(e.Message.Bytes())
 	}
 	return v
-}
-
-func originText(o aggregator.Origin) string {
-	switch o {
-	case aggregator.OriginClient:
-		return "client"
-	case aggregator.OriginAhead:
-		return "ahead"
-	}
-	return ""
 }
 
 func hexOf(b []byte) string { return "0x" + hex.EncodeToString(b) }

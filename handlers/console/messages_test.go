@@ -111,7 +111,7 @@ func TestMessagesArePaged(t *testing.T) {
 	require.Equal(t, []uint64{6, 5}, numbers)
 	require.Equal(t, messageView{Number: 5, Missed: 3}, v.Messages[1])
 	m := v.Messages[0]
-	require.Equal(t, []any{int64(6000), ids.ID{9}.String(), uint64(7), uint64(70), uint64(100), 3, "", "unknown"},
+	require.Equal(t, []any{int64(6000), ids.ID{9}.String(), uint64(7), uint64(70), uint64(100), 3, "unknown", "unknown"},
 		[]any{m.SignedAt, m.SigningSubnetID, m.PChainHeight, m.Weight, m.TotalWeight, m.Signers, m.Origin, m.Payload.Kind})
 	require.Empty(t, m.SignedMessage, "only with the details")
 	_, numbers = list("&limit=3&id=" + ids.ID{1}.String())

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"quorate/aggregator"
 	"quorate/internal/index"
 )
 
@@ -137,7 +138,7 @@ func (c *Console) readLatency() (any, error) {
 				case "outcome":
 					v.Outcome = label.GetValue()
 				case "origin":
-					ahead = label.GetValue() == originAhead
+					ahead = label.GetValue() == aggregator.OriginAhead.String()
 				}
 			}
 			if ahead {

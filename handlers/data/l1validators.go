@@ -88,9 +88,7 @@ func (a *API) listL1Validators(ctx context.Context, r operation.Request, n *netw
 			return err
 		}
 	}
-	if page.Next != nil {
-		answer.NextPageToken = p.Token(page.Next)
-	}
+	answer.NextPageToken = p.Token(page.Next)
 	return reply.JSON(r, answer)
 }
 

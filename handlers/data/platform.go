@@ -17,14 +17,14 @@ import (
 
 // l1ValidatorAtTx is an L1 validator as a transaction registered it.
 type l1ValidatorAtTx struct {
-	ValidationID     string         `json:"validationId"`
-	ValidationIDHex  string         `json:"validationIdHex"`
-	NodeID           string         `json:"nodeId"`
-	SubnetID         string         `json:"subnetId"`
-	Weight           uint64         `json:"weight"`
-	RemainingBalance uint64         `json:"remainingBalance"`
-	BalanceChange    uint64         `json:"balanceChange"`
-	BLSCredentials   blsCredentials `json:"blsCredentials"`
+	ValidationID     string          `json:"validationId"`
+	ValidationIDHex  string          `json:"validationIdHex"`
+	NodeID           string          `json:"nodeId"`
+	SubnetID         string          `json:"subnetId"`
+	Weight           uint64          `json:"weight"`
+	RemainingBalance uint64          `json:"remainingBalance"`
+	BalanceChange    uint64          `json:"balanceChange"`
+	BLSCredentials   *blsCredentials `json:"blsCredentials"`
 }
 
 type createdBlockchain struct {
@@ -88,7 +88,7 @@ func (s *shownTxs) amounts(tx *describedTx, shown *platformTransaction) {
 		burned.add(o.AssetID, o.Amount, 1)
 	}
 	for _, o := range tx.made {
-		if tx.staking != nil && rewardTypes[o.Role] != "" {
+		if tx.staking != nil && o.Role.Reward() != "" {
 			continue
 		}
 		value.add(o.AssetID, o.Amount, 1)
@@ -129,11 +129,7 @@ func (s *shownTxs) stake(tx *describedTx, shown *platformTransaction) (err error
 	if known.Settled != nil {
 		shown.RewardTxHash = known.Settled.TxID.String()
 	}
-	if key := known.Staker.PublicKey; len(key) > 0 {
-		shown.BLSCredentials = &blsCredentials{
-			PublicKey: "0x" + hex.EncodeToString(key), ProofOfPossession: "0x" + hex.EncodeToString(known.Staker.ProofOfPossession),
-		}
-	}
+	shown.BLSCredentials = credentials(known.Staker.PublicKey, known.Staker.ProofOfPossession)
 	if _, permissioned := tx.Platform.(*txs.AddSubnetValidatorTx); permissioned {
 		return nil // without a reward
 	}
@@ -173,22 +169,22 @@ func (s *shownTxs) subnet(tx *describedTx, shown *platformTransaction) error {
 
 // l1 describes the L1 validators that a transaction registers.
 func (s *shownTxs) l1(tx *describedTx, shown *platformTransaction) error {
-	add := func(validationID, subnetID ids.ID, nodeID []byte, weight, balance uint64, credentials blsCredentials) error {
+	add := func(validationID, subnetID ids.ID, nodeID []byte, weight, balance uint64, publicKey, proofOfPossession []byte) error {
 		node, err := ids.ToNodeID(nodeID)
 		if err != nil {
 			return err
 		}
 		shown.L1Validators = append(shown.L1Validators, l1ValidatorAtTx{
 			ValidationID: validationID.String(), ValidationIDHex: "0x" + validationID.Hex(), NodeID: node.String(), SubnetID: subnetID.String(),
-			Weight: weight, RemainingBalance: balance, BalanceChange: balance, BLSCredentials: credentials,
+			Weight: weight, RemainingBalance: balance, BalanceChange: balance,
+			BLSCredentials: credentials(publicKey, proofOfPossession),
 		})
 		return nil
 	}
 	switch of := tx.Platform.(type) {
 	case *txs.ConvertSubnetToL1Tx:
 		for i, v := range of.Validators {
-			credentials := blsCredentials{"0x" + hex.EncodeToString(v.Signer.PublicKey[:]), "0x" + hex.EncodeToString(v.Signer.ProofOfPossession[:])}
-			if err := add(of.Subnet.Append(uint32(i)), of.Subnet, v.NodeID, v.Weight, v.Balance, credentials); err != nil {
+			if err := add(of.Subnet.Append(uint32(i)), of.Subnet, v.NodeID, v.Weight, v.Balance, v.Signer.PublicKey[:], v.Signer.ProofOfPossession[:]); err != nil {
 				return err
 			}
 		}
@@ -206,8 +202,7 @@ func (s *shownTxs) l1(tx *describedTx, shown *platformTransaction) error {
 			return err
 		}
 		shown.SubnetID = m.SubnetID.String()
-		credentials := blsCredentials{"0x" + hex.EncodeToString(m.BLSPublicKey[:]), "0x" + hex.EncodeToString(of.ProofOfPossession[:])}
-		return add(registration.ValidationID, m.SubnetID, m.NodeID, m.Weight, of.Balance, credentials)
+		return add(registration.ValidationID, m.SubnetID, m.NodeID, m.Weight, of.Balance, m.BLSPublicKey[:], of.ProofOfPossession[:])
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (a *API) listRewards(ctx context.Context, r operation.Request, n *network) 
 // paid returns the rewards among outputs for stakes of the primary network, with nodes if there are any.
 func (n *network) paid(ctx context.Context, r operation.Request, outputs []*ledger.Output, nodes []ids.NodeID) (rewards []paid, err error) {
 	for _, o := range outputs {
-		if rewardTypes[o.Role] == "" {
+		if o.Role.Reward() == "" {
 			continue
 		}
 		one, err := n.earned(ctx, r, o)
@@ -180,7 +180,7 @@ func (p *paid) shown(known assets) (historicalReward, error) {
 	amount := strconv.FormatUint(p.Amount, 10)
 	return historicalReward{
 		Addresses: owners, TxHash: p.stake.TxID.String(), AmountStaked: strconv.FormatUint(p.stake.Staker.Weight, 10), NodeID: p.stake.Staker.NodeID.String(),
-		StartTimestamp: p.stake.Staker.Start.Unix(), EndTimestamp: p.end.Unix(), RewardType: rewardTypes[p.Role],
+		StartTimestamp: p.stake.Staker.Start.Unix(), EndTimestamp: p.end.Unix(), RewardType: p.Role.Reward(),
 		UTXOID: p.ID.String(), OutputIndex: p.Index, Reward: known.amount(p.AssetID, false, amount), RewardTxHash: p.by.String(),
 	}, nil
 }

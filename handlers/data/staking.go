@@ -196,12 +196,7 @@ func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets,
 	if !s.Staker.Delegator {
 		tx.DelegationFeePercent = percent(s.Staker.Shares)
 	}
-	if len(s.Staker.PublicKey) > 0 {
-		tx.BLSCredentials = &blsCredentials{
-			PublicKey:         "0x" + hex.EncodeToString(s.Staker.PublicKey),
-			ProofOfPossession: "0x" + hex.EncodeToString(s.Staker.ProofOfPossession),
-		}
-	}
+	tx.BLSCredentials = credentials(s.Staker.PublicKey, s.Staker.ProofOfPossession)
 	value, burned, staked := make(totals), make(totals), make(totals)
 	for i, o := range s.Consumed {
 		burned.add(o.AssetID, o.Amount, 1)
@@ -213,7 +208,7 @@ func (n *network) staking(s *ledger.StakingOutputs, now time.Time, known assets,
 		if tx.EmittedUTXOs[i], err = n.utxo(o, platform, now, known); err != nil {
 			return stakingTransaction{}, err
 		}
-		if rewardTypes[o.Role] != "" {
+		if o.Role.Reward() != "" {
 			continue // not part of the inputs
 		}
 		value.add(o.AssetID, o.Amount, 1)

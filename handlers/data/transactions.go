@@ -334,7 +334,7 @@ func (n *network) attach(b blockchain, d *describedTx, found map[ids.ID]*ledger.
 		switch {
 		case o == nil || slices.Contains(d.made, o):
 		case !isReward && o.TxID != d.ID: // of a renewal, which has outputs of its own
-		case isReward && (rewardTypes[o.Role] == "" || o.Height != d.Block.Number+1): // of another period
+		case isReward && (o.Role.Reward() == "" || o.Height != d.Block.Number+1): // of another period
 		default:
 			d.made = append(d.made, o)
 		}

@@ -193,7 +193,7 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 		ConsumedOnChainID: known.id(o.DestinationID),
 		StakeableLocktime: o.StakeableLocktime,
 		Staked:            o.StakedAt(now),
-		RewardType:        rewardTypes[o.Role],
+		RewardType:        o.Role.Reward(),
 		Threshold:         o.Threshold,
 		Type:              "TRANSFER",
 	}
@@ -227,12 +227,6 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 		u.Payload = &payload
 	}
 	return u, nil
-}
-
-var rewardTypes = map[chain.Role]string{
-	chain.ValidationReward: "VALIDATOR",
-	chain.DelegationReward: "DELEGATOR",
-	chain.Commission:       "VALIDATOR_FEE",
 }
 
 // shownAmount returns 1 for NFT outputs, and 0 for other rights, which have no amount.

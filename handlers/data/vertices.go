@@ -50,9 +50,7 @@ func (a *API) listVertices(ctx context.Context, r operation.Request, n *network)
 	if answer.Vertices, err = n.shownVertices(ctx, page.Vertices); err != nil {
 		return err
 	}
-	if page.Next != nil {
-		answer.NextPageToken = p.Token(page.Next)
-	}
+	answer.NextPageToken = p.Token(page.Next)
 	return reply.JSON(r, answer)
 }
 

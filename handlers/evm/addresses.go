@@ -78,10 +78,7 @@ func (a *API) listTokenTransfers(standard chain.Standard) func(ctx context.Conte
 		if err != nil {
 			return err
 		}
-		next := ""
-		if found.Next != nil {
-			next = p.Token(found.Next)
-		}
+		next := p.Token(found.Next)
 		if standard == chain.ERC20 {
 			answer := pageOf("transactions", len(transfers), func(i int, x *listedERC20) {
 				t := &transfers[i]
@@ -146,8 +143,6 @@ func (a *API) listInteractions(ctx context.Context, r operation.Request, of *Cha
 	}
 	answer := pageOf("transactions", len(list), func(i int, x *interaction) { *x = list[i] })
 	answer.missing = found.TracesMissing
-	if found.Next != nil {
-		answer.next = p.Token(found.Next)
-	}
+	answer.next = p.Token(found.Next)
 	return reply.JSON(r, answer)
 }

@@ -73,9 +73,7 @@ func (a *API) listBlocks(ctx context.Context, r operation.Request, of *Chain) er
 		return err
 	}
 	answer := pageOf("blocks", len(found.Blocks), func(i int, x *wholeBlock) { *x = shownWholeBlock(of, &found.Blocks[i]) })
-	if found.Next != nil {
-		answer.next = p.Token(found.Next)
-	}
+	answer.next = p.Token(found.Next)
 	return reply.JSON(r, answer)
 }
 

@@ -93,10 +93,7 @@ func (a *API) everyChain(network string) ([]*Chain, error) {
 }
 
 func (a *API) listChains(ctx context.Context, r operation.Request) error {
-	network, given := r.Query.Text(chainNetwork.Name)
-	if given && network == "" {
-		r.Query.Fail(chainNetwork.Name, "it is empty; use mainnet, fuji or testnet, or leave it out for all networks")
-	}
+	network := readNetwork(r.Query, chainNetwork.Name)
 	feature := r.Query.OneOf(chainFeature.Name)
 	if err := r.Query.Err(); err != nil {
 		return err

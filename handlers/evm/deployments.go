@@ -220,9 +220,7 @@ func (a *API) listDeployments(ctx context.Context, r operation.Request, of *Chai
 	}
 	answer := pageOf("contracts", len(found.Deployments), func(i int, x *contract) { *x = d.contract(found.Deployments[i].Contract, &found.Deployments[i]) })
 	answer.missing = found.TracesMissing
-	if found.Next != nil {
-		answer.next = p.Token(found.Next)
-	}
+	answer.next = p.Token(found.Next)
 	return reply.JSON(r, answer)
 }
 
@@ -259,10 +257,7 @@ func (a *API) listTokens(ctx context.Context, r operation.Request, of *Chain) er
 	if err != nil {
 		return err
 	}
-	next := ""
-	if found.Next != nil {
-		next = p.Token(found.Next)
-	}
+	next := p.Token(found.Next)
 	if standard == chain.ERC1155 {
 		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[i]) })
 		answer.next = next

@@ -286,10 +286,7 @@ func (m *icmMessage) unconfirmed() bool {
 
 // readICMNetwork returns the chains of the network that a request selects.
 func (a *API) readICMNetwork(q *query.Values) (chains []*Chain, network string, err error) {
-	network, given := q.Text("network")
-	if given && network == "" {
-		q.Fail("network", "it is empty; use mainnet, fuji or testnet, or leave it out for all networks")
-	}
+	network = readNetwork(q, "network")
 	if err := q.Err(); err != nil {
 		return nil, "", err
 	}
@@ -298,6 +295,15 @@ func (a *API) readICMNetwork(q *query.Values) (chains []*Chain, network string, 
 		err = errStarting()
 	}
 	return chains, network, err
+}
+
+// readNetwork parses an optional network, "" for all.
+func readNetwork(q *query.Values, key string) string {
+	network, given := q.Text(key)
+	if given && network == "" {
+		q.Fail(key, "it is empty; use mainnet, fuji or testnet, or leave it out for all networks")
+	}
+	return network
 }
 
 func errStarting() error {

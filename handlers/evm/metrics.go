@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math/big"
+	"slices"
 	"strings"
 
 	"quorate/handlers/apierr"
@@ -89,15 +90,11 @@ type metricPoint struct {
 
 func (a *API) getMetric(ctx context.Context, r operation.Request, of *Chain) error {
 	name, q := r.Param("metric"), r.Query
-	var wanted *metric
-	for i := range metrics {
-		if metrics[i].name == name {
-			wanted = &metrics[i]
-		}
-	}
-	if wanted == nil {
+	at := slices.IndexFunc(metrics, func(m metric) bool { return m.name == name })
+	if at < 0 {
 		return apierr.BadRequest("metric: %q is none of %s", apierr.Excerpt(name), metricNames())
 	}
+	wanted := &metrics[at]
 	interval := q.OneOf("timeInterval")
 	if wanted.daily && interval != "day" {
 		q.Fail("timeInterval", "%s is only offered by day", name)

@@ -104,9 +104,7 @@ func (a *API) showTransactions(ctx context.Context, r operation.Request, of *Cha
 	answer := pageOf("transactions", len(found.Transactions), func(i int, x *nativeTransaction) {
 		a.transaction(d, &found.Transactions[i], x)
 	})
-	if found.Next != nil {
-		answer.next = p.Token(found.Next)
-	}
+	answer.next = p.Token(found.Next)
 	return reply.JSON(r, answer)
 }
 

@@ -101,9 +101,7 @@ func (a *API) listInternals(ctx context.Context, r operation.Request, of *Chain)
 		*x = listedInternal{shownBlock(&internal.Block), internal.TxHash, d.internal(&internal.Frame)}
 	})
 	answer.missing = found.TracesMissing
-	if found.Next != nil {
-		answer.next = p.Token(found.Next)
-	}
+	answer.next = p.Token(found.Next)
 	return reply.JSON(r, answer)
 }
 
@@ -158,9 +156,7 @@ func (a *API) listTransfers(ctx context.Context, r operation.Request, of *Chain)
 		t := &found.Transfers[i]
 		*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details[i])}
 	})
-	if found.Next != nil {
-		answer.next = p.Token(found.Next)
-	}
+	answer.next = p.Token(found.Next)
 	return reply.JSON(r, answer)
 }
 

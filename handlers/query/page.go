@@ -18,8 +18,13 @@ type Page struct {
 	list page.List
 }
 
-// Token returns the pageToken of the page after a position.
-func (p Page) Token(position []byte) string { return p.list.Token(position) }
+// Token returns the pageToken of the page after a position, or "" for nil, which no page follows.
+func (p Page) Token(position []byte) string {
+	if position == nil {
+		return ""
+	}
+	return p.list.Token(position)
+}
 
 const pageSize = "pageSize"
 

@@ -368,7 +368,7 @@ func (s *Slots) failingDesc() *prometheus.Desc {
 
 func (s *Slots) failuresDesc() *prometheus.Desc {
 	return prometheus.NewDesc("quorate_index_rebuild_failures_total",
-		"Failures of rebuilds of the index, each of which is tried again.", nil, prometheus.Labels{"index": s.name})
+		"Failures of rebuilds of the index. The service retries each.", nil, prometheus.Labels{"index": s.name})
 }
 
 // Describe implements prometheus.Collector.

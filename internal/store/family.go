@@ -241,7 +241,7 @@ var (
 	// FamilyL1ValidatorList lists them: p goes on with a state and what the list is of, k is height, number and index.
 	FamilyL1ValidatorList = twins(94, "l1_vdr_list")
 	// FamilyValidatorActivity holds what blocks changed about validators: p goes on with a part of the height, k is the
-	// height. With a validation's ID in p it holds the balance from that height on.
+	// height. With a validation's ID in p it holds L1Validator.Ends from that height on.
 	FamilyValidatorActivity = twins(99, "vdr_activity")
 )
 

@@ -11,7 +11,6 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
-	"quorate/internal/chain/ledger"
 	"quorate/internal/index/registry"
 )
 
@@ -129,11 +128,6 @@ type l1Event struct {
 	BalanceChange    string `json:"balanceChange,omitempty"`
 }
 
-// rewardTypes are the names of rewards in the Data API.
-var rewardTypes = map[ledger.Role]string{
-	ledger.ValidationReward: "VALIDATOR", ledger.DelegationReward: "DELEGATOR", ledger.Commission: "VALIDATOR_FEE",
-}
-
 // Events implements Block.
 func (b *validatorBlock) Events(ctx context.Context, w *Webhook) ([]Event, error) {
 	f := w.Validators
@@ -193,7 +187,7 @@ func (b *validatorBlock) about(name SubEvent, nodeID ids.NodeID, subnetID ids.ID
 func (b *validatorBlock) pay(body *validatorEvent, payments []registry.Payment) error {
 	for i := range payments {
 		p := &payments[i]
-		reward := validatorReward{Type: rewardTypes[p.Role], AssetID: p.AssetID.String(), Amount: number(p.Amount), Addresses: []string{}}
+		reward := validatorReward{Type: p.Role.Reward(), AssetID: p.AssetID.String(), Amount: number(p.Amount), Addresses: []string{}}
 		for _, a := range p.Addresses {
 			text, err := address.FormatBech32(constants.GetHRP(b.source.networkID), a[:])
 			if err != nil {

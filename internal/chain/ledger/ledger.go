@@ -103,6 +103,20 @@ const (
 	Commission
 )
 
+// Reward returns the name that the Data API has for the reward in an output, or "" if there is none.
+func (r Role) Reward() string {
+	switch r {
+	case ValidationReward:
+		return "VALIDATOR"
+	case DelegationReward:
+		return "DELEGATOR"
+	case Commission:
+		return "VALIDATOR_FEE"
+	default:
+		return ""
+	}
+}
+
 // Output is a UTXO.
 type Output struct {
 	// ID is the hash of transaction ID and index (avax.UTXOID.InputID).

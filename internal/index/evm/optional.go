@@ -26,7 +26,8 @@ const (
 	// 43 bytes a transaction before compression.
 	TokenBalances Optional = "token_balances"
 	// ChainMetrics sums up the blocks of hours, days, weeks and months, and counts the addresses in them. A block changes
-	// four rows, and an address has a row, which changes at most once per hour.
+	// four rows, and an address has a row, which changes at most once per hour. With the traffic of bench/evm that is 0.2
+	// rows and 12 bytes a transaction before compression.
 	ChainMetrics Optional = "chain_metrics"
 )
 
