@@ -37,7 +37,7 @@ test: deps ## run what every change must pass, one real network included
 
 test-all: deps ## run every test, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -p 3 -timeout 25m ./... || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -timeout 20m ./... || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- ./...) || status=1; \
 	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- ./...) || status=1; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 25m ./...) || status=1; \

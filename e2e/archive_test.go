@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,6 +128,7 @@ func TestArchive(t *testing.T) {
 	}
 	s.compareAssets(ctx, avm.NewClient(node, "X"), blocks["x-chain"])
 	s.compareChainIDs(ctx, keys)
+	t.Run("official clients", func(t *testing.T) { s.requireClients(t, ctx, keys, blocks) })
 	var converted archivedTx
 	s.records(ctx, "blockchains/p-chain/transactions/"+conversion.String(), nil, &converted)
 	require.Len(t, converted.L1ValidatorDetails, 1)
@@ -342,4 +344,52 @@ func (s *service) compareChainIDs(ctx context.Context, keys []*secp256k1.Private
 			require.Len(t, one.BlockchainIDs, 3, "each has had outputs on the P-, X- and C-Chain")
 		}
 	}
+}
+
+// requireClients calls operations on blocks, transactions, assets and outputs through the official clients. The parts above
+// compare what they answer with the node.
+func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp256k1.PrivateKey, blocks map[string][]decodedBlock) {
+	var addresses []string
+	for _, key := range keys {
+		a := key.Address()
+		text, err := address.FormatBech32(s.hrp(), a[:])
+		require.NoError(t, err)
+		addresses = append(addresses, text)
+	}
+	all := strings.Join(addresses, ",")
+	calls := []clientCall{
+		{"getChainIdsForAddresses", map[string]any{"addresses": all}},
+		{"listSubnets", map[string]any{}},
+		{"listDelegators", map[string]any{}},
+		{"listDelegators", map[string]any{"rewardAddresses": addresses[1], "sortOrder": "asc"}},
+		{"listStakingTransactions", map[string]any{"blockchainId": "p-chain", "addresses": all}},
+		{"listHistoricalPrimaryNetworkRewards", map[string]any{"addresses": all}},
+		{"listVerticesByHeight", map[string]any{"blockchainId": "x-chain", "vertexHeight": 0}},
+		{"listLatestXChainVertices", map[string]any{"blockchainId": "x-chain"}},
+		{"listUtxosOfBody", map[string]any{"blockchainId": "p-chain", "primaryNetworkAddressesBodyDto": map[string]any{"addresses": all}}},
+	}
+	for _, chain := range []string{"p-chain", "x-chain", "c-chain"} {
+		calls = append(calls,
+			clientCall{"listBalances", map[string]any{"blockchainId": chain, "addresses": all}},
+			clientCall{"listUtxos", map[string]any{"blockchainId": chain, "addresses": all, "includeSpent": true}},
+		)
+	}
+	var assets []string
+	for chain, listed := range blocks {
+		on := map[string]any{"blockchainId": chain}
+		calls = append(calls, clientCall{"listLatestPrimaryNetworkBlocks", on}, clientCall{"listLatestPrimaryNetworkTransactions", on})
+		for _, b := range listed {
+			calls = append(calls, clientCall{"getBlockById", map[string]any{"blockchainId": chain, "blockId": b.BlockHash.String()}})
+			for id, tx := range b.txs {
+				calls = append(calls, clientCall{"getTxByHash", map[string]any{"blockchainId": chain, "txHash": id.String()}})
+				if tx.kind == "CreateAssetTx" {
+					assets = append(assets, id.String())
+				}
+			}
+		}
+	}
+	for _, id := range assets {
+		calls = append(calls, clientCall{"getAssetDetails", map[string]any{"blockchainId": "x-chain", "assetId": id}})
+	}
+	newClients(t, ctx, s).require(ctx, calls)
 }

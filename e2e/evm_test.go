@@ -350,6 +350,49 @@ func TestEVM(t *testing.T) {
 	t.Run("deployments", func(t *testing.T) { w.requireDeployments(t, ctx, s, truth, made, drawers) })
 	t.Run("tokens of a collection", func(t *testing.T) { w.requireTokens(t, ctx, s, tip) })
 	t.Run("average transactions per second", func(t *testing.T) { w.requireTPS(t, ctx, s, truth) })
+	t.Run("official clients", func(t *testing.T) { w.requireClients(t, ctx, s, truth) })
+}
+
+// requireClients calls each operation through the official clients. The parts above compare what it answers with the node.
+func (w *evmWorld) requireClients(t *testing.T, ctx context.Context, s *service, truth *told) {
+	const chain = "43112"
+	of := func(address common.Address) map[string]any {
+		return map[string]any{"chainId": chain, "address": address.Hex()}
+	}
+	block := truth.blocks[len(truth.blocks)/2]
+	calls := []clientCall{
+		{"listChains", map[string]any{}},
+		{"getChain", map[string]any{"chainId": chain}},
+		{"listAddressChains", map[string]any{"address": w.account.Hex()}},
+		{"listLatestTransactions", map[string]any{"chainId": chain}},
+		{"listLatestTransactions", map[string]any{"chainId": chain, "status": "failed"}},
+		{"listLatestBlocks", map[string]any{"chainId": chain}},
+		{"getBlock", map[string]any{"chainId": chain, "blockId": block.Hash.Hex()}},
+		{"listBlockTransactions", map[string]any{"chainId": chain, "blockId": fmt.Sprint(uint64(block.Number))}},
+		{"listTokens", of(w.cardsAt)},
+		{"listTokens", of(w.itemsAt)},
+		{"getToken", map[string]any{"chainId": chain, "address": w.cardsAt.Hex(), "tokenId": "1"}},
+		{"getToken", map[string]any{"chainId": chain, "address": w.itemsAt.Hex(), "tokenId": "7"}},
+		{"getChainMetrics", map[string]any{"chainId": chain, "metric": "txCount"}},
+		{"getChainMetrics", map[string]any{"chainId": chain, "metric": "activeAddresses", "timeInterval": "hour"}},
+		{"listContractDeployments", of(w.account)},
+		{"listContractDeployments", of(w.tillAt)},
+	}
+	for _, tx := range block.Transactions {
+		calls = append(calls, clientCall{"getTransaction", map[string]any{"chainId": chain, "txHash": tx.Hash.Hex()}})
+	}
+	for _, contract := range []common.Address{w.tillAt, w.coinAt, w.itemsAt, w.cardsAt} {
+		calls = append(calls, clientCall{"getContractMetadata", of(contract)}, clientCall{"getDeploymentTransaction", of(contract)})
+	}
+	for _, wallet := range append([]common.Address{w.tillAt}, w.wallets...) {
+		for _, operation := range []string{
+			"listInternalTransactions", "listErc1155Transfers", "listErc1155Balances", "listTransactions", "listNativeTransactions", "listErc20Transactions",
+			"listErc721Transactions", "getNativeBalance", "listErc20Balances", "listErc721Balances", "listCollectibleBalances",
+		} {
+			calls = append(calls, clientCall{operation, of(wallet)})
+		}
+	}
+	newClients(t, ctx, s).require(ctx, calls)
 }
 
 // awaitEVM waits until the service has indexed the C-Chain up to a height.

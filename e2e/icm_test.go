@@ -231,6 +231,12 @@ func TestICM(t *testing.T) {
 		listed = append(listed, one.MessageID)
 	}
 	require.Equal(t, []string{second.Hex(), first.Hex()}, listed)
+	newClients(t, ctx, s.s).require(ctx, []clientCall{
+		{"listIcmMessages", map[string]any{}},
+		{"listIcmMessagesByAddress", map[string]any{"address": s.account.Hex()}},
+		{"getIcmMessage", map[string]any{"messageId": first.Hex()}},
+		{"getIcmMessage", map[string]any{"messageId": second.Hex()}},
+	})
 
 	var steps []string
 	s.s.stream(ctx, "/v1/icm/messages:stream?cursor=oldest&from="+s.account.Hex(), "step", func(data []byte) bool {

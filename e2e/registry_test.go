@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/api/info"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/units"
@@ -113,7 +114,7 @@ func TestRegistry(t *testing.T) {
 	messages := newHooks(t)
 
 	subnetID := p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
-	p.accepted(p.wallet.IssueCreateChainTx(subnetID, []byte("{}"), constants.SubnetEVMID, nil, "a chain"))
+	chainID := p.accepted(p.wallet.IssueCreateChainTx(subnetID, []byte("{}"), constants.SubnetEVMID, nil, "a chain"))
 	var validators []*txs.ConvertSubnetToL1Validator
 	for _, balance := range []uint64{5, 20, 30, 40, 50, units.Avax} { // a second costs 1
 		v := newIdentity(t)
@@ -181,6 +182,18 @@ func TestRegistry(t *testing.T) {
 	}
 	s.records(ctx, "subnets/"+subnetID.String(), nil, &subnet)
 	require.Equal(t, []any{subnetID, true, conversion, 1}, []any{subnet.SubnetID, subnet.IsL1, subnet.L1ConversionTransactionHash, len(subnet.Blockchains)})
+	nodeID, _, err := info.NewClient(node).GetNodeID(ctx)
+	require.NoError(t, err)
+	newClients(t, ctx, s).require(ctx, []clientCall{
+		{"getSubnet", map[string]any{"subnetId": subnetID.String()}},
+		{"listBlockchains", map[string]any{}},
+		{"getBlockchain", map[string]any{"blockchainId": chainID.String()}},
+		{"listValidators", map[string]any{}},
+		{"listValidators", map[string]any{"validationStatus": "active"}},
+		{"getValidator", map[string]any{"nodeId": nodeID.String()}},
+		{"listL1Validators", map[string]any{}},
+		{"listL1Validators", map[string]any{"subnetId": subnetID.String(), "includeInactiveL1Validators": true}},
+	})
 }
 
 // compareValidators compares the active validators of the primary network with the node's.

@@ -68,6 +68,11 @@ func TestReload(t *testing.T) {
 		require.Regexp(t, regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=[1-9]\d*$`), told(), "%s", log)
 		require.Equal(t, "READY=1", told(), "%s", log)
 	}
+	// logged waits for the process's output, which may arrive after its notification.
+	logged := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), text) }, time.Minute, 10*time.Millisecond, "%s in %s", text, log)
+	}
 	// post sends a body of a size and returns the response and the certificate of the server.
 	post := func(size int, header ...string) (limit, body string, certificate []byte) {
 		t.Helper()
@@ -118,15 +123,15 @@ func TestReload(t *testing.T) {
 	require.Equal(t, certificates[1], certificate)
 	limit, _, _ = post(10, "x-data-api-key", key)
 	require.Equal(t, "77", limit)
-	require.Contains(t, log.String(), `"keys":"limits.header, request_timeout"`)
+	logged(`"keys":"limits.header, request_timeout"`)
 
 	configure(folders[0], "rate_classes: {default: {per_second: 1000, burst: 9}}\nlimits: {body: 1}")
 	hangUp()
-	require.Contains(t, log.String(), file+":7: limits.body: 1 B is not between 1KiB and 64MiB")
+	logged(file + ":7: limits.body: 1 B is not between 1KiB and 64MiB")
 	require.NoError(t, os.Remove(filepath.Join(folders[0], "key.pem")))
 	configure(folders[0], "rate_classes: {default: {per_second: 1000, burst: 9}}")
 	hangUp()
-	require.Contains(t, log.String(), file+":4: tls: ")
+	logged(file + ":4: tls: ")
 	limit, body, certificate = post(large)
 	require.Equal(t, "7", limit)
 	require.Contains(t, body, "larger than 1024 bytes")

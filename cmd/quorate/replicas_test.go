@@ -41,7 +41,7 @@ import (
 )
 
 // killsOfTest is a flag of the test binary: go test ./cmd/quorate -run TestReplicas -v -args -kills 100
-var killsOfTest = flag.Int("kills", 20, "how often TestReplicas kills the replica that records")
+var killsOfTest = flag.Int("kills", 10, "how often TestReplicas kills the replica that records")
 
 // nearestRank is the smallest of the sorted values that a share q of them does not exceed.
 func nearestRank(sorted []time.Duration, q float64) time.Duration {

@@ -308,7 +308,7 @@ func cutStreams(t *testing.T, source *eventSource, bases []func() string, halfwa
 			seen, _ := r.state()
 			return seen >= len(produced)
 		}
-		if !assert.Eventually(t, arrived, 30*time.Second, 20*time.Millisecond) {
+		if !assert.Eventually(t, arrived, 2*time.Minute, 20*time.Millisecond) {
 			end()
 			require.Equal(t, produced, r.seen, "reader %d lost an event; wrong are %v", i, r.wrong)
 		}

@@ -110,8 +110,16 @@ type balanceRequest struct {
 	after  []byte
 }
 
-// readBalances parses the parameters that lists of balances share.
+// readBalances parses the parameters that lists of balances with the native balance share.
 func (a *API) readBalances(r operation.Request, of *Chain, operation string, contracts []common.Address, at *uint64) (b balanceRequest, err error) {
+	if b, err = a.readTokens(r, of, operation, contracts, at); err == nil {
+		b.native, b.after, err = a.splitBalances(b.list, b.page.After)
+	}
+	return b, err
+}
+
+// readTokens parses the parameters that lists of balances share.
+func (a *API) readTokens(r operation.Request, of *Chain, operation string, contracts []common.Address, at *uint64) (b balanceRequest, err error) {
 	b = balanceRequest{at: at, contracts: contracts}
 	if b.wallet, err = address(r); err != nil {
 		return b, err
@@ -128,10 +136,8 @@ func (a *API) readBalances(r operation.Request, of *Chain, operation string, con
 	if err := r.Query.Err(); err != nil {
 		return b, err
 	}
-	if b.progress, err = current(r, of, at); err != nil {
-		return b, err
-	}
-	b.native, b.after, err = a.splitBalances(b.list, b.page.After)
+	b.after = b.page.After
+	b.progress, err = current(r, of, at)
 	return b, err
 }
 
@@ -289,22 +295,20 @@ func (a *API) balancesOf(ctx context.Context, of *Chain, wallet common.Address, 
 	return balances, nil
 }
 
-// readCollectibles parses the parameters of lists of tokens that have an ID, and reads the native balance.
-func (a *API) readCollectibles(ctx context.Context, r operation.Request, of *Chain, operation string) (balanceRequest, *common.Address, error) {
-	contract := readAddress(r.Query, "contractAddress")
-	var filter []common.Address
-	if contract != nil {
+// readContract parses the contract whose tokens a list has, nil for all, and returns it as a filter, too.
+func readContract(q *query.Values) (contract *common.Address, filter []common.Address) {
+	if contract = readAddress(q, "contractAddress"); contract != nil {
 		filter = append(filter, *contract)
 	}
-	b, err := a.readBalances(r, of, operation, filter, nil)
-	if err == nil && b.native == nil {
-		b.native, err = nativeAt(ctx, of, b.wallet, b.progress.Height)
-	}
-	return b, contract, err
+	return contract, filter
 }
 
 func (a *API) listERC721Balances(ctx context.Context, r operation.Request, of *Chain) error {
-	b, contract, err := a.readCollectibles(ctx, r, of, "ERC-721 balances")
+	contract, filter := readContract(r.Query)
+	b, err := a.readBalances(r, of, "ERC-721 balances", filter, nil)
+	if err == nil && b.native == nil {
+		b.native, err = nativeAt(ctx, of, b.wallet, b.progress.Height)
+	}
 	if err != nil {
 		return err
 	}
@@ -317,7 +321,11 @@ func (a *API) listERC721Balances(ctx context.Context, r operation.Request, of *C
 	for i := range all {
 		all[i].nft = nft{standard: chain.ERC721, contract: found.Tokens[i].Contract, id: found.Tokens[i].TokenID}
 	}
-	return a.showCollectibles(ctx, r, of, &b, "erc721TokenBalances", all, found.Next)
+	shown, err := a.collectibles(ctx, of, &b, all)
+	if err != nil {
+		return err
+	}
+	return reply.JSON(r, &balancePage[collectible, *collectible]{next: a.nextBalances(&b, found.Next), native: of.native(b.native), name: "erc721TokenBalances", items: *shown})
 }
 
 // held is a token that a wallet holds. amount is 0 for ERC-721.
@@ -333,7 +341,8 @@ func (h *held) key() []byte {
 }
 
 func (a *API) listCollectibles(ctx context.Context, r operation.Request, of *Chain) error {
-	b, contract, err := a.readCollectibles(ctx, r, of, "collectibles")
+	contract, filter := readContract(r.Query)
+	b, err := a.readTokens(r, of, "collectibles", filter, nil)
 	if err != nil {
 		return err
 	}
@@ -391,18 +400,22 @@ func (a *API) listCollectibles(ctx context.Context, r operation.Request, of *Cha
 	if end != nil {
 		next = append(binary.BigEndian.AppendUint64(nil, balances.At.Number), end...)
 	}
-	return a.showCollectibles(ctx, r, of, &b, "collectibleBalances", all, next)
+	shown, err := a.collectibles(ctx, of, &b, all)
+	if err != nil {
+		return err
+	}
+	return reply.JSON(r, &page[collectible, *collectible]{next: b.page.Token(next), name: "collectibleBalances", items: *shown})
 }
 
-// showCollectibles sends a page of tokens that a wallet holds.
-func (a *API) showCollectibles(ctx context.Context, r operation.Request, of *Chain, b *balanceRequest, name string, all []held, next []byte) error {
+// collectibles returns tokens that a wallet holds as a list shows them.
+func (a *API) collectibles(ctx context.Context, of *Chain, b *balanceRequest, all []held) (*items[collectible, *collectible], error) {
 	contracts := make([]common.Address, len(all))
 	for i := range all {
 		contracts[i] = all[i].contract
 	}
 	d, err := a.directory(ctx, of, contracts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// A contract may have destroyed itself meanwhile.
 	all = slices.DeleteFunc(all, func(h held) bool { return d.standard(h.contract) != h.standard })
@@ -412,16 +425,13 @@ func (a *API) showCollectibles(ctx context.Context, r operation.Request, of *Cha
 	}
 	details, err := a.details(ctx, of, tokens)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return reply.JSON(r, &balancePage[collectible, *collectible]{
-		next: a.nextBalances(b, next), native: of.native(b.native), name: name,
-		items: items[collectible, *collectible]{len(all), func(i int, x *collectible) {
-			if all[i].standard == chain.ERC1155 {
-				*x = collectible{fungible: erc1155Balance{d.erc1155(tokens[i], details[i]), number(of.ChainID), amount(all[i].amount)}}
-				return
-			}
-			*x = collectible{unique: erc721Balance{d.erc721(tokens[i], &b.wallet, details[i]), number(of.ChainID)}}
-		}},
-	})
+	return &items[collectible, *collectible]{len(all), func(i int, x *collectible) {
+		if all[i].standard == chain.ERC1155 {
+			*x = collectible{fungible: erc1155Balance{d.erc1155(tokens[i], details[i]), number(of.ChainID), amount(all[i].amount)}}
+			return
+		}
+		*x = collectible{unique: erc721Balance{d.erc721(tokens[i], &b.wallet, details[i]), number(of.ChainID)}}
+	}}, nil
 }

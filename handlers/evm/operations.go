@@ -302,7 +302,7 @@ func (a *API) balanceOperations() []operation.Operation {
 		{
 			ID: "listCollectibleBalances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listCollectibles", Tag: tag,
 			Summary:     "ERC-721 and ERC-1155 tokens of a wallet",
-			Description: "503 with code `INDEX_BEGINS_LATER` if the index of the chain does not begin with the genesis block, as balances of ERC-1155 tokens follow from all transfers." + native + late,
+			Description: "503 with code `INDEX_BEGINS_LATER` if the index of the chain does not begin with the genesis block, as balances of ERC-1155 tokens follow from all transfers." + late,
 			Order:       "contract, then token ID", Index: balanceIndex,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, balancePageSize, contractAddress},
 			Returns:    "A page of tokens.", Schema: "CollectiblePage",
