@@ -178,11 +178,16 @@ func TestPendingRewardRefusals(t *testing.T) {
 	serve := func() http.Handler { return surface(t, map[string]data.Network{"fuji": n}, compat.Auto) }
 	h := serve()
 	path := base + "/rewards:listPending"
+	many := make([]string, 65)
+	for i := range many {
+		many[i] = must(address.FormatBech32(constants.GetHRP(archivedNetwork), ids.ShortID{9, byte(i)}.Bytes()))
+	}
 	for query, part := range map[string]string{
-		"":                     "addresses: is missing; give addresses or nodeIds",
-		"?addresses=&nodeIds=": "addresses: is missing; give addresses or nodeIds",
-		"?addresses=nobody":    "addresses: ",
-		"?nodeIds=nobody":      "nodeIds: ",
+		"":                                      "addresses: is missing; give addresses or nodeIds",
+		"?addresses=&nodeIds=":                  "addresses: is missing; give addresses or nodeIds",
+		"?addresses=nobody":                     "addresses: ",
+		"?nodeIds=nobody":                       "nodeIds: ",
+		"?addresses=" + strings.Join(many, ","): "addresses: there are 65 addresses, at most 64",
 		"?nodeIds=" + strings.Join(manyNodes(65), ","):            "nodeIds: there are 65 node IDs, at most 64",
 		"?nodeIds=" + all[i].NodeID.String() + "&pageSize=101":    "pageSize: ",
 		"?nodeIds=" + all[i].NodeID.String() + "&sortOrder=up":    "sortOrder: ",
