@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,6 +28,7 @@ type call struct {
 	id     string // what tells the items apart
 	count  int    // of items, on all pages
 	pages  int
+	first  map[string]any // what the first item has
 }
 
 // officialCalls are all operations, with everything that the client can send.
@@ -68,6 +70,19 @@ func officialCalls() []call {
 		{
 			Call: chainkit.Call{Name: "no rewards of a node", Path: network + "rewards.listHistoricalRewards", List: "historicalRewards", Request: map[string]any{"addresses": a, "nodeIds": nodeB.String()}},
 			id:   "utxoId", pages: 1,
+		},
+		{
+			Call: chainkit.Call{Name: "pending rewards", Path: network + "rewards.listPendingRewards", List: "pendingRewards", Request: map[string]any{"addresses": both, "sortOrder": "asc"}},
+			id:   "txHash", count: 23, pages: 3,
+			first: map[string]any{
+				"txHash": ids.ID{118, 0xde}.String(), "rewardType": "DELEGATOR", "nodeId": nodeA.String(), "amountStaked": "25000000000", "addresses": []any{a},
+				"startTimestamp": float64(ago(6 * time.Hour).Unix()), "endTimestamp": float64(now.Add(time.Hour).Unix()), "progress": 100 * 6. / 7,
+				"estimatedReward": map[string]any{"assetId": avx.String(), "name": "Avalanche", "symbol": "AVAX", "denomination": 9., "type": "secp256k1", "amount": "1000"},
+			},
+		},
+		{
+			Call: chainkit.Call{Name: "pending rewards of a node", Path: network + "rewards.listPendingRewards", List: "pendingRewards", Request: map[string]any{"addresses": a, "nodeIds": nodeB.String(), "pageSize": 1}},
+			id:   "txHash", pages: 1,
 		},
 		{Call: chainkit.Call{Name: "balances of the P-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "p-chain", "addresses": both}}, pages: 1},
 		{Call: chainkit.Call{Name: "balances of the X-Chain", Path: network + "balances.listByAddresses", Request: map[string]any{"blockchainId": "x-chain", "addresses": a, "blockTimestamp": 1_600_000_000}}, pages: 1},
@@ -180,6 +195,9 @@ func (c *call) requireResult(t *testing.T, r chainkit.Result) {
 	require.Nil(t, r.Error, "%s: %+v", c.Name, r.Error)
 	require.Len(t, r.Pages, c.pages, c.Name)
 	seen := make(map[string]bool)
+	if c.first != nil {
+		require.Equal(t, c.first, r.Pages[0][c.List].([]any)[0], c.Name)
+	}
 	for _, page := range r.Pages {
 		if c.List == "" {
 			require.NotEmpty(t, page[cmp.Or(c.field, "balances")])

@@ -11,6 +11,7 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"listUtxosOfBody":                      utxosPath, // the same list
 		"listUtxos":                            utxosPath,
 		"listHistoricalPrimaryNetworkRewards":  base + "/rewards?addresses=" + text(carol),
+		"listPendingPrimaryNetworkRewards":     base + "/rewards:listPending?addresses=" + text(carol),
 		"listBalances":                         balances,
 		"listStakingTransactions":              stakings,
 		"listVerticesByHeight":                 vertices,

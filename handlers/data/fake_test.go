@@ -229,7 +229,8 @@ func (f *fake) Delegations(_ context.Context, q ledger.DelegationQuery) (*ledger
 	var all []*ledger.Delegation
 	for _, d := range f.delegations {
 		paid := slices.ContainsFunc(d.RewardAddresses, func(a ids.ShortID) bool { return slices.Contains(q.RewardAddresses, a) })
-		if (len(q.RewardAddresses) == 0 || paid) && (len(q.NodeIDs) == 0 || slices.Contains(q.NodeIDs, d.NodeID)) && (q.Status == "" || d.StatusAt(now) == q.Status) {
+		if (len(q.RewardAddresses) == 0 || paid) && (len(q.NodeIDs) == 0 || slices.Contains(q.NodeIDs, d.NodeID)) && (q.Status == "" || d.StatusAt(now) == q.Status) &&
+			(!q.Current || !d.Settled && !d.Start.After(now)) {
 			all = append(all, d)
 		}
 	}

@@ -36,6 +36,24 @@ func (a *API) rewardOperations() []operation.Operation {
 		},
 		Returns: "A page of rewards.", Schema: "HistoricalRewardPage",
 		Handle: a.serve(a.listRewards),
+	}, {
+		ID: "listPendingPrimaryNetworkRewards", Path: "/v1/networks/{network}/rewards:listPending", Tag: tag,
+		Summary: "Expected rewards of current stakes",
+		Description: "Validations and delegations of the primary network that have begun and have not been rewarded, with the reward that the network will pay for them: " +
+			"a node's `potentialReward`, before the commission of a delegation. It is lost if the validator's uptime is too low. " +
+			"`addresses` or `nodeIds` is required; with both, a stake has to match each of them. An address matches if it is among the owners of the reward, regardless of the threshold. " +
+			"Commissions that a validator has earned are not listed; its `potentialRewards` have them. " +
+			"For auto-renewed validators the times and the amount are those of the current period. " +
+			"A page may have fewer items than `pageSize`, even none, if a node no longer lists a delegation; the list ends without `nextPageToken`.",
+		Order: "start of the stake, by default newest first",
+		Index: "ledger, registry",
+		Parameters: []query.Parameter{
+			networkName, optionalAddresses, query.PageToken, pageSize,
+			{Name: "nodeIds", Kind: query.Commas, Item: "node ID", Description: "Only validations by these nodes and delegations to them, separated by commas.", Example: "NodeID-111111111111111111116DBWJs"},
+			sortOrder,
+		},
+		Returns: "A page of expected rewards.", Schema: "PendingRewardPage",
+		Handle: a.serve(a.listPendingRewards),
 	}}
 }
 

@@ -195,6 +195,9 @@ type DelegationQuery struct {
 	NodeIDs         []ids.NodeID
 	// Status selects a status; empty selects all.
 	Status DelegationStatus
+	// Current selects delegations that have begun and are not settled, as a node lists them: their period may have ended
+	// a moment earlier. Status must be empty.
+	Current bool
 	// Ascending returns the earliest start first. Equal starts are ordered by ID text.
 	Ascending bool
 	// Limit is the page size, at least 1.
@@ -232,10 +235,10 @@ func (r *Index) Delegations(ctx context.Context, q DelegationQuery) (*Delegation
 	dir := direction(q.Ascending)
 	lo, hi := bounds(q.After, dir)
 	// Pending delegations are at one end of the list, started ones at the other.
-	switch begun := row.Uint64(c.time + 1); q.Status {
-	case DelegationPending:
+	switch begun := row.Uint64(c.time + 1); {
+	case q.Status == DelegationPending:
 		lo = later(lo, begun)
-	case DelegationActive, DelegationCompleted:
+	case q.Current || q.Status != "":
 		if hi == nil || bytes.Compare(begun, hi) < 0 {
 			hi = begun
 		}
@@ -284,7 +287,7 @@ func (q *DelegationQuery) wants(d *Delegation, now time.Time) bool {
 
 func (s *snapshot) delegationLists(q *DelegationQuery) (lists []*list) {
 	states := []byte{delegationOpen, delegationSettled}
-	if q.Status == DelegationPending || q.Status == DelegationActive {
+	if q.Current || q.Status == DelegationPending || q.Status == DelegationActive {
 		states = states[:1] // settled delegations are completed
 	}
 	for _, state := range states {
