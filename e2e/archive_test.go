@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -128,6 +129,7 @@ func TestArchive(t *testing.T) {
 	}
 	s.compareAssets(ctx, avm.NewClient(node, "X"), blocks["x-chain"])
 	s.compareChainIDs(ctx, keys)
+	s.comparePending(ctx, keys)
 	t.Run("official clients", func(t *testing.T) { s.requireClients(t, ctx, keys, blocks) })
 	var converted archivedTx
 	s.records(ctx, "blockchains/p-chain/transactions/"+conversion.String(), nil, &converted)
@@ -364,6 +366,7 @@ func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp
 		{"listDelegators", map[string]any{"rewardAddresses": addresses[1], "sortOrder": "asc"}},
 		{"listStakingTransactions", map[string]any{"blockchainId": "p-chain", "addresses": all}},
 		{"listHistoricalPrimaryNetworkRewards", map[string]any{"addresses": all}},
+		{"listPendingPrimaryNetworkRewards", map[string]any{"addresses": all}},
 		{"listVerticesByHeight", map[string]any{"blockchainId": "x-chain", "vertexHeight": 0}},
 		{"listLatestXChainVertices", map[string]any{"blockchainId": "x-chain"}},
 		{"listUtxosOfBody", map[string]any{"blockchainId": "p-chain", "primaryNetworkAddressesBodyDto": map[string]any{"addresses": all}}},
@@ -392,4 +395,69 @@ func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp
 		calls = append(calls, clientCall{"getAssetDetails", map[string]any{"blockchainId": "x-chain", "assetId": id}})
 	}
 	newClients(t, ctx, s).require(ctx, calls)
+}
+
+// comparePending compares the expected rewards of the keys' addresses with the potential rewards of the node's stakers.
+func (s *service) comparePending(ctx context.Context, keys []*secp256k1.PrivateKey) {
+	t := s.t
+	t.Helper()
+	type owner struct{ Addresses []string }
+	type staker struct {
+		TxID                                                      ids.ID
+		PotentialReward                                           string
+		ValidationRewardOwner, DelegationRewardOwner, RewardOwner owner
+	}
+	var current struct {
+		Validators []struct {
+			staker
+			NodeID ids.NodeID
+		}
+	}
+	require.NoError(t, localnet.Call(ctx, s.node, "/ext/bc/P", "platform.getCurrentValidators", map[string]any{}, &current))
+	ours := make(map[string]bool)
+	var addresses []string
+	for _, key := range keys {
+		a := key.Address()
+		text, err := address.FormatBech32(s.hrp(), a[:])
+		require.NoError(t, err)
+		ours["P-"+text], addresses = true, append(addresses, text)
+	}
+	want := make(map[ids.ID]string)
+	for _, v := range current.Validators {
+		if slices.ContainsFunc(v.ValidationRewardOwner.Addresses, func(a string) bool { return ours[a] }) {
+			want[v.TxID] = v.PotentialReward + " VALIDATOR"
+		}
+		var one struct {
+			Validators []struct{ Delegators []staker }
+		}
+		require.NoError(t, localnet.Call(ctx, s.node, "/ext/bc/P", "platform.getCurrentValidators", map[string]any{"nodeIDs": []ids.NodeID{v.NodeID}}, &one))
+		for _, d := range one.Validators[0].Delegators {
+			if slices.ContainsFunc(d.RewardOwner.Addresses, func(a string) bool { return ours[a] }) {
+				want[d.TxID] = d.PotentialReward + " DELEGATOR"
+			}
+		}
+	}
+	require.GreaterOrEqual(t, len(want), 3)
+	got := make(map[ids.ID]string)
+	query := url.Values{"addresses": {joined(addresses)}, "pageSize": {"1"}}
+	for {
+		var page struct {
+			PendingRewards []struct {
+				TxHash          ids.ID
+				RewardType      string
+				EstimatedReward struct{ Amount string }
+			}
+			NextPageToken string
+		}
+		s.records(ctx, "rewards:listPending", query, &page)
+		for _, r := range page.PendingRewards {
+			got[r.TxHash] = r.EstimatedReward.Amount + " " + r.RewardType
+		}
+		if page.NextPageToken == "" {
+			break
+		}
+		query.Set("pageToken", page.NextPageToken)
+	}
+	require.Equal(t, want, got)
+	t.Logf("%d expected rewards are equal", len(got))
 }

@@ -57,6 +57,7 @@ var clientMethods = map[string]clientMethod{
 	"listLatestPrimaryNetworkBlocks":       {"data.primaryNetwork.blocks.listLatest", "blocks"},
 	"getBlockById":                         {"data.primaryNetwork.blocks.get", ""},
 	"listHistoricalPrimaryNetworkRewards":  {"data.primaryNetwork.rewards.listHistoricalRewards", "historicalRewards"},
+	"listPendingPrimaryNetworkRewards":     {"data.primaryNetwork.rewards.listPendingRewards", "pendingRewards"},
 	"getChainMetrics":                      {"metrics.chains.getMetrics", "results"},
 	"listChains":                           {"data.evm.chains.list", ""},
 	"getChain":                             {"data.evm.chains.get", ""},
