@@ -58,6 +58,7 @@ var clientMethods = map[string]clientMethod{
 	"getBlockById":                         {"data.primaryNetwork.blocks.get", ""},
 	"listHistoricalPrimaryNetworkRewards":  {"data.primaryNetwork.rewards.listHistoricalRewards", "historicalRewards"},
 	"listPendingPrimaryNetworkRewards":     {"data.primaryNetwork.rewards.listPendingRewards", "pendingRewards"},
+	"getRollingWindowMetrics":              {"metrics.chains.getRollingWindowMetrics", ""},
 	"getChainMetrics":                      {"metrics.chains.getMetrics", "results"},
 	"listChains":                           {"data.evm.chains.list", ""},
 	"getChain":                             {"data.evm.chains.get", ""},

@@ -375,6 +375,8 @@ func (w *evmWorld) requireClients(t *testing.T, ctx context.Context, s *service,
 		{"getToken", map[string]any{"chainId": chain, "address": w.itemsAt.Hex(), "tokenId": "7"}},
 		{"getChainMetrics", map[string]any{"chainId": chain, "metric": "txCount"}},
 		{"getChainMetrics", map[string]any{"chainId": chain, "metric": "activeAddresses", "timeInterval": "hour"}},
+		{"getRollingWindowMetrics", map[string]any{"chainId": chain, "metric": "txCount"}},
+		{"getRollingWindowMetrics", map[string]any{"chainId": chain, "metric": "activeAddresses"}},
 		{"listContractDeployments", of(w.account)},
 		{"listContractDeployments", of(w.tillAt)},
 	}

@@ -157,6 +157,14 @@ func officialCalls() []call {
 			id:   []string{"timestamp"}, count: 15, pages: 4,
 		},
 		{
+			Call:  chainkit.Call{Name: "windows of txCount", Path: "metrics.chains.getRollingWindowMetrics", Request: map[string]any{"chainId": chain, "metric": "txCount"}},
+			field: "result",
+		},
+		{
+			Call:  chainkit.Call{Name: "windows of maxGasPrice", Path: "metrics.chains.getRollingWindowMetrics", Request: map[string]any{"chainId": chain, "metric": "maxGasPrice"}},
+			field: "result",
+		},
+		{
 			Call: chainkit.Call{Name: "a deployment", Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": chain, "address": cards.Hex(), "currency": "eur"}},
 		},
 		{
@@ -261,6 +269,19 @@ func requireCalls(t *testing.T, client *chainkit.Client, url string, calls []cal
 	return results
 }
 
+// requireClientWindows checks the rolling windows in what a client returned; some of them if it does not know all.
+func requireClientWindows(t *testing.T, results []chainkit.Result, calls int, names ...string) {
+	t.Helper()
+	for _, r := range results {
+		if metric, ok := strings.CutPrefix(r.Name, "windows of "); ok {
+			require.Nil(t, r.Error, "%s: %+v", r.Name, r.Error)
+			requireWindows(t, metric, r.Pages[0]["result"], names...)
+			calls--
+		}
+	}
+	require.Zero(t, calls)
+}
+
 func TestOfficialClient(t *testing.T) {
 	client := chainkit.Install(t)
 	for name, mode := range map[string]compat.Mode{"auto": compat.Auto, "on": compat.On, "off": compat.Off} {
@@ -269,12 +290,18 @@ func TestOfficialClient(t *testing.T) {
 			made := conform.NewCalls(e)
 			server := httptest.NewServer(e)
 			defer server.Close()
-			requireCalls(t, client, server.URL, officialCalls(), func(c call) bool {
+			results := requireCalls(t, client, server.URL, officialCalls(), func(c call) bool {
 				// One documented value differs from the client's: the status of indexed metadata.
 				documented := strings.HasSuffix(c.Name, "transfers") && c.Name != "no transfers" && c.Name != "ERC-20 transfers" || c.Name == "interactions" || strings.Contains(c.Name, "balances") ||
 					c.Name == "tokens" || c.Name == "fungible tokens"
 				return mode == compat.Off && documented
 			})
+			requireClientWindows(t, results, 2)
+			var calls []chainkit.Call
+			for metric := range windowValues {
+				calls = append(calls, chainkit.Call{Name: "windows of " + metric, Path: "metrics.chains.getRollingWindowMetrics", Request: map[string]any{"chainId": "c-chain", "metric": metric}})
+			}
+			requireClientWindows(t, client.Run(t, server.URL, calls), len(windowValues))
 			made.Require(t, "EVM")
 			made.Require(t, "Chain metrics")
 		})
@@ -294,13 +321,15 @@ func testClientErrors(t *testing.T, client *chainkit.Client) {
 	}
 	internal := chainkit.Call{Path: "data.evm.address.transactions.listInternal", List: "transactions", Request: map[string]any{"chainId": "43113", "address": "nobody"}}
 	account := chainkit.Call{Path: "data.evm.contracts.getDeploymentTransaction", Request: map[string]any{"chainId": "43113", "address": bob.Hex()}}
-	results := client.Run(t, server.URL, []chainkit.Call{internal, account, latest("1", "failed")})
+	contracts := chainkit.Call{Path: "metrics.chains.getRollingWindowMetrics", Request: map[string]any{"chainId": "43113", "metric": "contracts"}}
+	results := client.Run(t, server.URL, []chainkit.Call{internal, account, latest("1", "failed"), contracts})
 	f.progress = reply.Progress{}
 	results = append(results, client.Run(t, server.URL, []chainkit.Call{latest("43113", "failed")})...)
 	apitest.RequireClientErrors(t, results, []chainkit.Error{
 		{Type: "BadRequestError", Message: `address: "nobody" is no address`, Status: 400},
 		{Type: "NotFoundError", Message: "address: no transaction", Status: 404},
 		{Type: "NotFoundError", Message: "chainId: ", Status: 404},
+		{Type: "BadRequestError", Message: `metric: "contracts" is none of`, Status: 400},
 		{Type: "ServiceUnavailableError", Message: "the index of this chain is still catching up", Status: 503},
 	})
 
@@ -317,6 +346,7 @@ func TestAvaCloudClient(t *testing.T) {
 	made := conform.NewCalls(e)
 	server := httptest.NewServer(e)
 	defer server.Close()
-	requireCalls(t, client, server.URL, officialCalls(), func(call) bool { return false })
+	results := requireCalls(t, client, server.URL, officialCalls(), func(call) bool { return false })
+	requireClientWindows(t, results, 2, "lastHour", "lastDay", "lastMonth", "lastYear", "allTime")
 	made.Require(t, "EVM")
 }

@@ -488,6 +488,26 @@ func (f *fake) Periods(_ context.Context, q evm.PeriodQuery) (*evm.PeriodPage, e
 	return p, f.err
 }
 
+// Windows has a transaction in each hour. A chain whose periods begin later than the genesis block lacks windows of more
+// than a week.
+func (f *fake) Windows(_ context.Context, hours []uint64) (*evm.Windows, error) {
+	w := &evm.Windows{First: f.begins}
+	for _, n := range hours {
+		if f.begins > 0 && (n == 0 || n > 7*24 || f.begins > 100) {
+			w.Windows = append(w.Windows, nil)
+			continue
+		}
+		if n == 0 {
+			n = 1_000_000
+		}
+		w.Windows = append(w.Windows, &evm.Period{
+			Transactions: n, GasUsed: 21_000 * n, Fees: big.NewInt(int64(3 * n)), GasPrices: big.NewInt(int64(2 * n)), MaxGasPrice: *uint256.NewInt(n + 9), Elapsed: 3_600_000 * n,
+			MaxGas: evm.Rate{Amount: n, Milliseconds: 500}, MaxTransactions: evm.Rate{Amount: n, Milliseconds: 250}, Addresses: n + 2, Senders: n + 1,
+		})
+	}
+	return w, f.err
+}
+
 func (f *fake) Contracts(_ context.Context, addresses []common.Address) ([]*evm.Contract, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -49,12 +49,24 @@ func float(n *big.Int) float64 {
 	return f
 }
 
-func metricNames() string {
-	names := make([]string, len(metrics))
-	for i := range metrics {
-		names[i] = metrics[i].name
+// windowMetrics are the metrics of rolling windows.
+var windowMetrics = slices.DeleteFunc(slices.Clone(metrics), func(m metric) bool { return m.total })
+
+func metricNames(of []metric) string {
+	names := make([]string, len(of))
+	for i := range of {
+		names[i] = of[i].name
 	}
 	return strings.Join(names, ", ")
+}
+
+// metricNamed returns one of some metrics.
+func metricNamed(name string, of []metric) (*metric, error) {
+	at := slices.IndexFunc(of, func(m metric) bool { return m.name == name })
+	if at < 0 {
+		return nil, apierr.BadRequest("metric: %q is none of %s", apierr.Excerpt(name), metricNames(of))
+	}
+	return &of[at], nil
 }
 
 // intervals are the values of the parameter timeInterval.
@@ -72,7 +84,7 @@ func (a *API) metricOperations() []operation.Operation {
 			"Metrics that need call traces (`contracts`, `deployers` and their totals) are not offered. Needs the optional index `" + string(evm.ChainMetrics) + "`: 503 with code `INDEX_OFF` without it. If it begins after the genesis block (header `Indexed-From`), the first point is not whole, and totals answer 503 with code `INDEX_BEGINS_LATER`.",
 		Order: newestFirst, Index: metricsIndex,
 		Parameters: []query.Parameter{
-			ChainIDParameter, {Name: "metric", Description: "One of " + metricNames() + ".", Example: "txCount"},
+			ChainIDParameter, {Name: "metric", Description: "One of " + metricNames(metrics) + ".", Example: "txCount"},
 			{Name: "startTimestamp", Kind: query.Integer, Description: "Only intervals that begin at this second or later."},
 			{Name: "endTimestamp", Kind: query.Integer, Description: "Only intervals that begin before this second."},
 			{Name: "timeInterval", OneOf: []string{"hour", "day", "week", "month"}, Default: "day", Description: "Metrics that begin with `cumulative`, `avg` or `max`, and `feesPaid`, have only days."},
@@ -80,6 +92,18 @@ func (a *API) metricOperations() []operation.Operation {
 		},
 		Returns: "A page of points.", Schema: "ChainMetrics",
 		Handle: a.serve(a.getMetric),
+	}, {
+		ID: "getRollingWindowMetrics", Path: "/v2/chains/{chainId}/rollingWindowMetrics/{metric}", Tag: "Chain metrics",
+		Summary: "A metric of a chain in rolling windows, from the last hour to all time",
+		Description: "Windows are whole hours of UTC: that of the last indexed block, which may not be over, and those before it. `lastHour` is that hour alone, `lastDay` 24 hours, `lastWeek` 7 days, `lastMonth` 30 days, `last90Days` 90 days, `lastYear` 365 days, and `allTime` begins with the genesis block. " +
+			"`activeAddresses` and `activeSenders` are distinct in each window. `avgGps` and `avgTps` divide by the time from the last block before the window to the last block in it. Otherwise metrics are as in `getChainMetrics`. " +
+			"Needs the optional index `" + string(evm.ChainMetrics) + "`: 503 with code `INDEX_OFF` without it. If it begins after the genesis block (header `Indexed-From`), windows that begin before it are left out; if it has none of them yet, the answer is 503 with code `INDEX_BEGINS_LATER`.",
+		Index: metricsIndex,
+		Parameters: []query.Parameter{
+			ChainIDParameter, {Name: "metric", Description: "One of " + metricNames(windowMetrics) + ".", Example: "txCount"},
+		},
+		Returns: "The metric by window.", Schema: "RollingWindowMetrics",
+		Handle: a.serve(a.getWindows),
 	}}
 }
 
@@ -90,11 +114,10 @@ type metricPoint struct {
 
 func (a *API) getMetric(ctx context.Context, r operation.Request, of *Chain) error {
 	name, q := r.Param("metric"), r.Query
-	at := slices.IndexFunc(metrics, func(m metric) bool { return m.name == name })
-	if at < 0 {
-		return apierr.BadRequest("metric: %q is none of %s", apierr.Excerpt(name), metricNames())
+	wanted, err := metricNamed(name, metrics)
+	if err != nil {
+		return err
 	}
-	wanted := &metrics[at]
 	interval := q.OneOf("timeInterval")
 	if wanted.daily && interval != "day" {
 		q.Fail("timeInterval", "%s is only offered by day", name)
@@ -126,9 +149,7 @@ func (a *API) getMetric(ctx context.Context, r operation.Request, of *Chain) err
 	}
 	showFirst(r, of, found.First)
 	if wanted.total && found.First > 0 {
-		e := apierr.Unavailable(nil, "metric: %s counts from the genesis block on, and the index %s of this instance begins with block %d; its operator can run `quorate index rebuild evm` if the chain is indexed from there", name, evm.ChainMetrics, found.First)
-		e.Code = codeBeginsLater
-		return e
+		return metricsBeginLater(name+" counts from the genesis block on", found.First)
 	}
 	answer := struct {
 		Results []metricPoint `json:"results"`
@@ -139,6 +160,56 @@ func (a *API) getMetric(ctx context.Context, r operation.Request, of *Chain) err
 	}
 	if found.More {
 		answer.Next = p.Token(binary.BigEndian.AppendUint64(nil, found.Periods[len(found.Periods)-1].Start))
+	}
+	return reply.JSON(r, answer)
+}
+
+// metricsBeginLater refuses a metric for a reason.
+func metricsBeginLater(reason string, first uint64) error {
+	e := apierr.Unavailable(nil, "metric: %s, and the index %s of this instance begins with block %d; its operator can run `quorate index rebuild evm` if the chain is indexed from there", reason, evm.ChainMetrics, first)
+	e.Code = codeBeginsLater
+	return e
+}
+
+// windowValues has nil for windows that the index does not cover.
+type windowValues struct {
+	LastHour   *float64 `json:"lastHour,omitempty"`
+	LastDay    *float64 `json:"lastDay,omitempty"`
+	LastWeek   *float64 `json:"lastWeek,omitempty"`
+	LastMonth  *float64 `json:"lastMonth,omitempty"`
+	Last90Days *float64 `json:"last90Days,omitempty"`
+	LastYear   *float64 `json:"lastYear,omitempty"`
+	AllTime    *float64 `json:"allTime,omitempty"`
+}
+
+// windowHours are the lengths of the windows, in the order of windowValues.
+var windowHours = []uint64{1, 24, 7 * 24, 30 * 24, 90 * 24, 365 * 24, 0}
+
+func (a *API) getWindows(ctx context.Context, r operation.Request, of *Chain) error {
+	wanted, err := metricNamed(r.Param("metric"), windowMetrics)
+	if err != nil {
+		return err
+	}
+	if _, err := current(r, of, nil); err != nil {
+		return err
+	}
+	found, err := of.Index.Windows(ctx, windowHours)
+	if err != nil {
+		return err
+	}
+	showFirst(r, of, found.First)
+	var answer struct {
+		Result windowValues `json:"result"`
+	}
+	covered, v := false, &answer.Result
+	for i, to := range []**float64{&v.LastHour, &v.LastDay, &v.LastWeek, &v.LastMonth, &v.Last90Days, &v.LastYear, &v.AllTime} {
+		if window := found.Windows[i]; window != nil {
+			value := wanted.value(window)
+			*to, covered = &value, true
+		}
+	}
+	if !covered {
+		return metricsBeginLater("no window is complete yet", found.First)
 	}
 	return reply.JSON(r, answer)
 }

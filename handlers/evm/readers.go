@@ -45,6 +45,8 @@ type Index interface {
 	// or all if it is 0.
 	Days(ctx context.Context, before int64, limit int) ([]evm.Day, error)
 	Periods(ctx context.Context, q evm.PeriodQuery) (*evm.PeriodPage, error)
+	// Windows returns windows of some lengths in hours, in order. A length of 0 means all blocks.
+	Windows(ctx context.Context, hours []uint64) (*evm.Windows, error)
 	ICMList(ctx context.Context, q evm.ICMQuery) ([]evm.ICMEntry, error)
 	// ICMMessages returns the events of messages on this chain, in the order of the IDs.
 	ICMMessages(ctx context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error)

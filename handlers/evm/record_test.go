@@ -81,7 +81,7 @@ func newRecorded(t *testing.T, transactions int) *recorded {
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: networkID, Chain: name, Store: rows,
 		Source:      index.NewEVMSource(index.EVMOptions{Node: evmNode, Chain: name}),
-		Projections: []index.Projection[*chain.Block]{evm.NewProjection(networkID, cChainID)},
+		Projections: []index.Projection[*chain.Block]{evm.NewProjection(networkID, cChainID).With(evm.ChainMetrics)},
 		Committed:   r.committed,
 	})
 	require.NoError(t, err)
@@ -264,6 +264,7 @@ func TestRecord(t *testing.T) {
 	})
 	t.Run("blocks", func(t *testing.T) { r.testBlocks(t, h, base) })
 	t.Run("transactions", func(t *testing.T) { r.testTransactions(t, h, base) })
+	t.Run("rolling windows", func(t *testing.T) { r.testWindows(t, h, strings.Replace(base, "/v1/", "/v2/", 1)) })
 	t.Run("ICM messages", func(t *testing.T) {
 		var want, got []string
 		for _, b := range slices.Backward(r.truth.Blocks()) {
@@ -568,5 +569,39 @@ func TestOfficialClientOnRecord(t *testing.T) {
 				require.Equal(t, c.count, count, c.Name)
 			}
 		})
+	}
+}
+
+// testWindows compares rolling windows with the blocks of the chain.
+func (r *recorded) testWindows(t *testing.T, h http.Handler, base string) {
+	blocks := r.truth.Blocks()
+	end := time.Unix(int64(blocks[len(blocks)-1].Time), 0).UTC().Truncate(time.Hour).Add(time.Hour)
+	transactions, senders := make(map[string]float64), make(map[string]float64)
+	for name, hours := range hosted {
+		distinct := make(map[common.Address]bool)
+		for _, b := range blocks {
+			if name != "allTime" && int64(b.Time) < end.Add(-time.Duration(hours)*time.Hour).Unix() {
+				continue
+			}
+			transactions[name] += float64(len(b.Transactions))
+			for i := range b.Transactions {
+				tx := &b.Transactions[i]
+				distinct[tx.From] = true
+				for j := 0; tx.Success && j < len(tx.Logs); j++ {
+					for _, transfer := range chain.Transfers(&tx.Logs[j]) {
+						distinct[transfer.From] = true
+					}
+				}
+			}
+		}
+		delete(distinct, common.Address{})
+		senders[name] = float64(len(distinct))
+	}
+	for metric, want := range map[string]map[string]float64{"txCount": transactions, "activeSenders": senders} {
+		w := apitest.Get(h, base+"/rollingWindowMetrics/"+metric)
+		var got struct{ Result map[string]float64 }
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got), "%s", w.Body)
+		require.Equal(t, want, got.Result, metric)
+		require.Positive(t, got.Result["allTime"])
 	}
 }

@@ -154,9 +154,11 @@ var (
 	FamilyEVMTokenBalanceAt = twins(98, "evm_token_balance_at")
 	// FamilyEVMPeriod has what the blocks of an hour, day, week or month add up to: p goes on with the interval, k is the
 	// first second. The row whose p is the chain says which blocks it covers. FamilyEVMActor has the hours when addresses
-	// were last active: p goes on with the address, k is empty.
-	FamilyEVMPeriod = twins(100, "evm_period")
-	FamilyEVMActor  = twins(101, "evm_actor")
+	// were last active: p goes on with the address, k is empty. FamilyEVMLastActive counts these addresses by the hour, day
+	// and month of that: p goes on with the interval, k is the first second.
+	FamilyEVMPeriod     = twins(100, "evm_period")
+	FamilyEVMActor      = twins(101, "evm_actor")
+	FamilyEVMLastActive = twins(102, "evm_last_active")
 
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.

@@ -20,7 +20,7 @@ func TestCost(t *testing.T) {
 	families := map[evm.Optional][]store.Family{
 		evm.AddressTransactions: {store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer},
 		evm.TokenBalances:       {store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt},
-		evm.ChainMetrics:        {store.FamilyEVMPeriod, store.FamilyEVMActor},
+		evm.ChainMetrics:        {store.FamilyEVMPeriod, store.FamilyEVMActor, store.FamilyEVMLastActive},
 	}
 	documentation, err := os.ReadFile("../../../docs/data-api.md")
 	require.NoError(t, err)
@@ -48,6 +48,7 @@ func TestCost(t *testing.T) {
 				bytes += len(row.P) + len(row.K) + len(row.V)
 			}
 		}
+		t.Logf("%s: %.3f rows and %.1f bytes a transaction", optional, float64(rows)/float64(indexed), float64(bytes)/float64(indexed))
 		declared := regexp.MustCompile(fmt.Sprintf("\\| `%s` \\| ([0-9.]+) \\| ([0-9]+) \\|", optional)).FindSubmatch(documentation)
 		require.NotNil(t, declared, "%s is not documented", optional)
 		for i, got := range []float64{float64(rows) / float64(indexed), float64(bytes) / float64(indexed)} {

@@ -53,6 +53,8 @@ func TestDamage(t *testing.T) {
 		},
 		store.FamilyEVMDeployment: func(r *evm.Index) error { _, err := r.Deployment(t.Context(), made); return err },
 		store.FamilyEVMDay:        func(r *evm.Index) error { _, err := r.Days(t.Context(), 0, 100); return err },
+		store.FamilyEVMPeriod:     func(r *evm.Index) error { _, err := r.Windows(t.Context(), hosted); return err },
+		store.FamilyEVMLastActive: func(r *evm.Index) error { _, err := r.Windows(t.Context(), hosted); return err },
 		store.FamilyEVMUntraced: func(r *evm.Index) error {
 			first, before := uint64(0), uint64(10)
 			_, err := r.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &first, End: &before, Limit: 100})
@@ -75,6 +77,9 @@ func TestDamage(t *testing.T) {
 			var batch store.Batch
 			for one, err := range store.Rows(t.Context(), w.store, family) {
 				require.NoError(t, err)
+				if family == store.FamilyEVMPeriod && len(one.K) == 0 {
+					continue // short, it is one of an older index
+				}
 				batch.Put(family, one.PK, spoil(one.V))
 			}
 			require.Positive(t, batch.Len(), family)

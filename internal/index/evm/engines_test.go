@@ -49,6 +49,7 @@ func TestEnginesAgree(t *testing.T) {
 			for range 40 {
 				w.check(rng)
 			}
+			w.checkWindows(p.blocks[0].Number, rng)
 			for _, who := range slices.Concat(p.wallets, p.contracts) {
 				w.checkSums(evm.TokenSumQuery{Wallet: who, Limit: 2}, func() {}, fmt.Sprintf("%s: %s", name, who))
 				w.checkHoldings(evm.HoldingQuery{Wallet: who, Limit: 2}, fmt.Sprintf("%s: %s", name, who))

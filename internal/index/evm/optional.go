@@ -25,9 +25,10 @@ const (
 	// each of which has a row, and a row for each block that changed it. With the traffic of bench/evm that is 0.6 rows and
 	// 43 bytes a transaction before compression.
 	TokenBalances Optional = "token_balances"
-	// ChainMetrics sums up the blocks of hours, days, weeks and months, and counts the addresses in them. A block changes
-	// four rows, and an address has a row, which changes at most once per hour. With the traffic of bench/evm that is 0.2
-	// rows and 12 bytes a transaction before compression.
+	// ChainMetrics sums up the blocks of hours, days, weeks and months, and counts the addresses in them and in windows of
+	// any length that end with the last block. A block changes four rows. An address has a row. The row changes when the
+	// address is first active, or first sends, in an hour; the counts of the hours, days and months that it moves between
+	// change as well. With the traffic of bench/evm that is 0.24 rows and 13 bytes a transaction before compression.
 	ChainMetrics Optional = "chain_metrics"
 )
 
@@ -49,6 +50,23 @@ func (o Optional) family() store.Family {
 	default:
 		return store.FamilyEVMAddressTx
 	}
+}
+
+// form returns the version of the index's rows. An index of another version begins anew.
+func (o Optional) form() uint64 {
+	if o == ChainMetrics {
+		return 2 // has FamilyEVMLastActive
+	}
+	return 1
+}
+
+// coverage returns the row that says which blocks an index covers. Its last number is the form, unless that is 1.
+func (o Optional) coverage(first, last uint64) []byte {
+	v := binary.AppendUvarint(binary.AppendUvarint([]byte{version}, first), last)
+	if form := o.form(); form > 1 {
+		v = binary.AppendUvarint(v, form)
+	}
+	return v
 }
 
 // optional is an optional index of a Projection.
@@ -96,11 +114,12 @@ func (t *Projection) beginOptional(ctx context.Context, r store.Reader, batch *s
 		}
 		o.begun = true
 	}
-	batch.Put(o.index.family(), t.chain.headRow(), binary.AppendUvarint(binary.AppendUvarint([]byte{version}, o.first), number))
+	batch.Put(o.index.family(), t.chain.headRow(), o.index.coverage(o.first, number))
 	return nil
 }
 
-// readOptional returns the first and the last block that an optional index covers. ok is false if there are none.
+// readOptional returns the first and the last block that an optional index covers. ok is false if there are none, or if
+// another version wrote the index.
 func readOptional(ctx context.Context, r store.Reader, chain *chainKey, index Optional) (first, last uint64, ok bool, err error) {
 	values, err := r.Get(ctx, index.family(), []store.PK{chain.headRow()})
 	if err != nil {
@@ -111,7 +130,11 @@ func readOptional(ctx context.Context, r store.Reader, chain *chainKey, index Op
 	}
 	v := read(values[0])
 	first, last = v.Number(), v.Number()
-	return first, last, true, v.End()
+	form := uint64(1)
+	if v.Len() > 0 {
+		form = v.Number()
+	}
+	return first, last, form == index.form(), v.End()
 }
 
 // viewOf returns a view and the first block that an optional index covers. It returns an OffError unless that index

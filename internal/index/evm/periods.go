@@ -84,7 +84,7 @@ func (r Rate) above(o Rate) bool {
 	return high > otherHigh || high == otherHigh && low > otherLow
 }
 
-// Period sums up the blocks of an hour, day, week or month.
+// Period sums up the blocks of an hour, day, week or month, or of a window.
 type Period struct {
 	// Start is the first second, in Unix seconds.
 	Start                 uint64
@@ -310,6 +310,7 @@ func (a *application) countActors(ctx context.Context, r store.Reader) error {
 	if err := a.resolveActors(ctx, r); err != nil {
 		return err
 	}
+	clear(a.shifts)
 	hour := a.block.Time/hourSeconds + 1
 	for who, sends := range a.acting {
 		last, _ := a.actors.Get(who)
@@ -324,9 +325,11 @@ func (a *application) countActors(ctx context.Context, r store.Reader) error {
 			p := a.periods[i]
 			if !p.has(n, last.active) {
 				p.Addresses++
+				a.shift(n, p.Start, last.active, shift{active: 1})
 			}
 			if sends && !p.has(n, last.sender) {
 				p.Senders++
+				a.shift(n, p.Start, last.sender, shift{senders: 1})
 			}
 			if last.active == 0 {
 				p.AllAddresses++
@@ -336,7 +339,7 @@ func (a *application) countActors(ctx context.Context, r store.Reader) error {
 		v := binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(a.value(), a.block.Number), now.active), now.sender)
 		a.batch.Put(store.FamilyEVMActor, store.PK{P: a.in(who[:])}, a.kept(v))
 	}
-	return nil
+	return a.changeTallies(ctx, r)
 }
 
 // resolveActors reads the rows of acting addresses that are not cached.

@@ -1,6 +1,7 @@
 package evm_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
@@ -37,6 +38,12 @@ func beginOf(n evm.Interval, at uint64) uint64 {
 
 // replayed is the sum of the blocks [first, last] of a past in one period, from all of the blocks.
 func (p *past) replayed(n evm.Interval, begin, first, last uint64) evm.Period {
+	return p.replayedWithin(begin, first, last, func(at uint64) int { return cmp.Compare(beginOf(n, at), begin) })
+}
+
+// replayedWithin is the sum of the blocks [first, last] of a past in the span that begins with a time. where compares a
+// time with the span: negative means before.
+func (p *past) replayedWithin(begin, first, last uint64, where func(at uint64) int) evm.Period {
 	sum := evm.Period{Start: begin, Fees: new(big.Int), GasPrices: new(big.Int)}
 	all, within, senders := make(map[common.Address]bool), make(map[common.Address]bool), make(map[common.Address]bool)
 	type point struct{ gas, txs uint64 }
@@ -44,7 +51,7 @@ func (p *past) replayed(n evm.Interval, begin, first, last uint64) evm.Period {
 	var times []uint64
 	inside := make(map[uint64]bool)
 	for _, b := range p.blocks {
-		if b.Number < first || b.Number > last || beginOf(n, b.Time) > begin {
+		if b.Number < first || b.Number > last || where(b.Time) > 0 {
 			continue
 		}
 		ms := b.Time * 1000
@@ -57,7 +64,7 @@ func (p *past) replayed(n evm.Interval, begin, first, last uint64) evm.Period {
 		if len(times) == 0 || ms != times[len(times)-1] {
 			times = append(times, ms)
 		}
-		in := beginOf(n, b.Time) == begin
+		in := where(b.Time) == 0
 		inside[ms] = in
 		at := points[ms]
 		note := func(a common.Address, sends bool) {

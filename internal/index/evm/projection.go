@@ -32,7 +32,7 @@ func Form() index.Form {
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
 			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList, store.FamilyEVMICMLog,
 			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
-			store.FamilyEVMPeriod, store.FamilyEVMActor,
+			store.FamilyEVMPeriod, store.FamilyEVMActor, store.FamilyEVMLastActive,
 		},
 	}
 }
@@ -72,6 +72,8 @@ type Projection struct {
 	begun   bool
 	logging bool
 	head    head
+	// replaced is the last block of an earlier index that this one replaces. Its head is there until the first commit.
+	replaced *uint64
 	// ranges holds the last listed height range plus one, by outcome of the transactions; 0 means none.
 	ranges                    [2]uint64
 	untraced                  openRange
@@ -80,7 +82,9 @@ type Projection struct {
 	chainMetrics              optional
 	periods                   [len(intervals)]*running
 	actors                    *recent.Map[common.Address, actor]
+	tallies                   *recent.Map[tallyKey, tally]
 	acting                    map[common.Address]bool     // addresses of the current block, and whether they send
+	shifts                    map[tallyKey]shift          // of the current block
 	listed                    map[common.Address]struct{} // addresses of the current transaction
 	holdings                  *recent.Map[holdingKey, *holding]
 	supplies                  *recent.Map[tokenKey, *supply]
@@ -100,7 +104,7 @@ func NewProjection(networkID uint32, blockchainID ids.ID) *Projection {
 	t := &Projection{
 		blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000},
 		addressTxs: optional{index: AddressTransactions}, tokenBalances: optional{index: TokenBalances}, chainMetrics: optional{index: ChainMetrics},
-		listed: make(map[common.Address]struct{}), acting: make(map[common.Address]bool),
+		listed: make(map[common.Address]struct{}), acting: make(map[common.Address]bool), shifts: make(map[tallyKey]shift),
 	}
 	t.reset()
 	return t
@@ -129,7 +133,7 @@ func share(entries, chains int) int {
 func (*Projection) Name() string { return name }
 
 func (t *Projection) reset() {
-	t.begun, t.logging, t.head = false, false, head{}
+	t.begun, t.logging, t.head, t.replaced = false, false, head{}, nil
 	t.ranges = [2]uint64{}
 	t.untraced = openRange{}
 	t.emitters = make(map[common.Address]struct{})
@@ -138,6 +142,7 @@ func (t *Projection) reset() {
 	}
 	t.periods = [len(intervals)]*running{}
 	t.actors = recent.New[common.Address, actor](t.caches.holdings)
+	t.tallies = recent.New[tallyKey, tally](t.caches.supplies)
 	t.holdings = recent.New[holdingKey, *holding](t.caches.holdings)
 	t.supplies = recent.New[tokenKey, *supply](t.caches.supplies)
 	t.sums = recent.New[sumKey, *supply](t.caches.holdings)
@@ -209,7 +214,7 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 	if len(t.emitters) >= t.caches.emitters {
 		clear(t.emitters)
 	}
-	if !next || t.holdings.Full() || t.supplies.Full() || t.sums.Full() || t.actors.Full() {
+	if !next || t.holdings.Full() || t.supplies.Full() || t.sums.Full() || t.actors.Full() || t.tallies.Full() {
 		committed, err := readHead(ctx, r, &t.chain)
 		switch {
 		case err != nil:
@@ -217,11 +222,13 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 		case committed == nil:
 		case committed.chainID != t.blockchainID:
 			return fmt.Errorf("%w: of %s, not of %s", ErrChain, committed.chainID, t.blockchainID)
-		case next && committed.tip.Number < block.Number: // otherwise it belongs to an earlier index
+		case t.replaced != nil && *t.replaced == committed.tip.Number: // of the earlier index, or of a commit up to the same block
+		case next && committed.tip.Number < block.Number:
 			t.holdings.Forget(committed.tip.Number)
 			t.supplies.Forget(committed.tip.Number)
 			t.sums.Forget(committed.tip.Number)
 			t.actors.Forget(committed.tip.Number)
+			t.tallies.Forget(committed.tip.Number)
 		}
 		if !next {
 			// The batches behind the caches may not have been written.
@@ -234,7 +241,9 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 					committed.first, committed.tip.Number, block.Number)
 			default:
 				t.head = head{chainID: t.blockchainID, first: block.Number}
-				t.untraced.anew = committed != nil && committed.untraced
+				if committed != nil {
+					t.untraced.anew, t.replaced = committed.untraced, &committed.tip.Number
+				}
 			}
 			t.begun = true
 		}
