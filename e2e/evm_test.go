@@ -376,7 +376,7 @@ func (w *evmWorld) requireClients(t *testing.T, ctx context.Context, s *service,
 		{"getChainMetrics", map[string]any{"chainId": chain, "metric": "txCount"}},
 		{"getChainMetrics", map[string]any{"chainId": chain, "metric": "activeAddresses", "timeInterval": "hour"}},
 		{"getRollingWindowMetrics", map[string]any{"chainId": chain, "metric": "txCount"}},
-		{"getRollingWindowMetrics", map[string]any{"chainId": chain, "metric": "activeAddresses"}},
+		{"getRollingWindowMetrics", map[string]any{"chainId": chain, "metric": "maxTps"}},
 		{"listContractDeployments", of(w.account)},
 		{"listContractDeployments", of(w.tillAt)},
 	}
