@@ -325,15 +325,20 @@ func TestReplicas(t *testing.T) {
 	}
 
 	// What one had signed another has.
+	shared := n.Message([]byte("shared"))
+	sharedID := shared.ID()
+	reader, err := store.OpenPostgres(t.Context(), store.PostgresOptions{URL: place})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close()) }()
 	signed := make([]string, len(all))
 	for i, r := range all {
-		code, out, errOut := quorate(t, "", "sign", "--server", r.base, "--network", "fuji", fmt.Sprintf("%x", n.Message([]byte("shared")).Bytes()))
+		code, out, errOut := quorate(t, "", "sign", "--server", r.base, "--network", "fuji", fmt.Sprintf("%x", shared.Bytes()))
 		require.Zero(t, code, errOut)
 		if i == 0 {
-			// The archive is written beside the answers.
+			// The archive is written beside the answers, and has messages signed ahead as well.
 			require.Eventually(t, func() bool {
-				status, body := r.ask(t, r.private+"/metrics")
-				return status == http.StatusOK && !strings.Contains(body, "quorate_archive_message_bytes 0\n")
+				rows, err := reader.Scan(t.Context(), store.FamilyMessage, sharedID[:], nil, nil, store.Ascending, 1)
+				return err == nil && len(rows) == 1
 			}, 5*time.Minute, 20*time.Millisecond)
 		}
 		signed[i] = out

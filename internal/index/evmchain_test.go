@@ -493,7 +493,7 @@ func TestEVMRetyped(t *testing.T) {
 	n := newEVMNode(t, 100)
 	want := store.NewMemory()
 	runEVM(t, evmPipeline(t, evmSource(t, n), want), recordedTo(100))
-	n.drops, n.tip = "baseFeePerGas", 98
+	n.set(func() { n.drops, n.tip = "baseFeePerGas", 98 })
 	got := store.NewMemory()
 	p := evmPipeline(t, evmSource(t, n), got)
 	runEVM(t, p, recordedTo(98)) // the last has no child yet
