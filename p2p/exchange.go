@@ -1,9 +1,11 @@
 package p2p
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -29,9 +31,55 @@ type replyKind uint8
 const (
 	// replyApp is an AppResponse or AppError.
 	replyApp replyKind = iota
-	// replyAncestors is an Ancestors message.
+	// The others are named after their messages.
 	replyAncestors
+	replyFrontier
+	replyAccepted
+	replyPut
 )
+
+// AcceptedFrontier asks one node for the last container of a chain that it has accepted. Nodes answer in any state, to
+// anybody (avalanchego, snow/engine/snowman/getter). Errors are those of Ancestors.
+func (n *Network) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
+	m, err := n.exchange(ctx, nodeID, chainID, replyFrontier, func(requestID uint32, deadline time.Duration) *p2p.Message {
+		return &p2p.Message{Message: &p2p.Message_GetAcceptedFrontier{GetAcceptedFrontier: &p2p.GetAcceptedFrontier{
+			ChainId: chainID[:], RequestId: requestID, Deadline: uint64(deadline),
+		}}}
+	})
+	if err != nil {
+		return ids.Empty, fmt.Errorf("asking %s for its last accepted block: %w", nodeID, err)
+	}
+	id, err := ids.ToID(m.GetAcceptedFrontier_().GetContainerId())
+	if err != nil {
+		return ids.Empty, fmt.Errorf("asking %s for its last accepted block: %w", nodeID, err)
+	}
+	return id, nil
+}
+
+// Accepted asks one node which of some containers of a chain it has accepted, and returns those. It does not return
+// others, whatever the node says. Errors are those of Ancestors.
+func (n *Network) Accepted(ctx context.Context, nodeID ids.NodeID, chainID ids.ID, of []ids.ID) ([]ids.ID, error) {
+	listed := make([][]byte, len(of))
+	for i := range of {
+		listed[i] = of[i][:]
+	}
+	m, err := n.exchange(ctx, nodeID, chainID, replyAccepted, func(requestID uint32, deadline time.Duration) *p2p.Message {
+		return &p2p.Message{Message: &p2p.Message_GetAccepted{GetAccepted: &p2p.GetAccepted{
+			ChainId: chainID[:], RequestId: requestID, Deadline: uint64(deadline), ContainerIds: listed,
+		}}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for the blocks that it has accepted: %w", nodeID, err)
+	}
+	said := m.GetAccepted_().GetContainerIds()
+	var accepted []ids.ID
+	for _, id := range of {
+		if slices.ContainsFunc(said, func(b []byte) bool { return bytes.Equal(b, id[:]) }) {
+			accepted = append(accepted, id)
+		}
+	}
+	return accepted, nil
+}
 
 // Ancestors asks one node for a container of a chain and its ancestors. It returns what
 // the node sent, unverified: at most 2,000 containers and 4/5 of the largest message
@@ -57,6 +105,20 @@ func (n *Network) Ancestors(ctx context.Context, nodeID ids.NodeID, chainID, con
 		return nil, fmt.Errorf("asking %s for the ancestors of %s: %w", nodeID, containerID, err)
 	}
 	return m.GetAncestors_().GetContainers(), nil
+}
+
+// Container asks one node for a container of a chain, and returns what the node sent, unverified. Errors are those of
+// Ancestors.
+func (n *Network) Container(ctx context.Context, nodeID ids.NodeID, chainID, containerID ids.ID) ([]byte, error) {
+	m, err := n.exchange(ctx, nodeID, chainID, replyPut, func(requestID uint32, deadline time.Duration) *p2p.Message {
+		return &p2p.Message{Message: &p2p.Message_Get{Get: &p2p.Get{
+			ChainId: chainID[:], RequestId: requestID, Deadline: uint64(deadline), ContainerId: containerID[:],
+		}}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for block %s: %w", nodeID, containerID, err)
+	}
+	return m.GetPut().GetContainer(), nil
 }
 
 // exchange sends one request to one node and waits for the reply of a kind, until ctx

@@ -24,15 +24,18 @@ const (
 
 // Fields of p2p.Message (avalanchego, proto/p2p/p2p.proto).
 const (
-	fieldZstd        protowire.Number = 2
-	fieldPing        protowire.Number = 11
-	fieldPong        protowire.Number = 12
-	fieldHandshake   protowire.Number = 13
-	fieldPeerList    protowire.Number = 14
-	fieldAncestors   protowire.Number = 24
-	fieldAppResponse protowire.Number = 31
-	fieldAppError    protowire.Number = 34
-	fieldGetPeerList protowire.Number = 35
+	fieldZstd             protowire.Number = 2
+	fieldPing             protowire.Number = 11
+	fieldPong             protowire.Number = 12
+	fieldHandshake        protowire.Number = 13
+	fieldPeerList         protowire.Number = 14
+	fieldAcceptedFrontier protowire.Number = 20
+	fieldAccepted         protowire.Number = 22
+	fieldAncestors        protowire.Number = 24
+	fieldPut              protowire.Number = 26
+	fieldAppResponse      protowire.Number = 31
+	fieldAppError         protowire.Number = 34
+	fieldGetPeerList      protowire.Number = 35
 )
 
 var (
@@ -58,7 +61,8 @@ func frame(m *p2p.Message) ([]byte, error) {
 // about consensus or are requests to a chain that we do not run.
 func heed(field protowire.Number) bool {
 	switch field {
-	case fieldZstd, fieldPing, fieldPong, fieldHandshake, fieldPeerList, fieldAncestors, fieldAppResponse, fieldAppError, fieldGetPeerList:
+	case fieldZstd, fieldPing, fieldPong, fieldHandshake, fieldPeerList, fieldAcceptedFrontier, fieldAccepted, fieldAncestors, fieldPut,
+		fieldAppResponse, fieldAppError, fieldGetPeerList:
 		return true
 	}
 	return false

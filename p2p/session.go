@@ -304,11 +304,14 @@ func (s *session) heard(c content) error {
 		if s.peer.Load() != nil {
 			s.send(s.n.frames.noPeers)
 		}
+	case *p2p.Message_AcceptedFrontier_:
+		s.replied(replyFrontier, m.AcceptedFrontier_, c.other)
+	case *p2p.Message_Accepted_:
+		s.replied(replyAccepted, m.Accepted_, c.other)
+	case *p2p.Message_Put:
+		s.replied(replyPut, m.Put, c.other)
 	case *p2p.Message_Ancestors_:
-		if s.peer.Load() == nil {
-			return nil
-		}
-		s.n.answered(s.nodeID, m.Ancestors_.GetChainId(), m.Ancestors_.GetRequestId(), Answer{kind: replyAncestors, message: c.other})
+		s.replied(replyAncestors, m.Ancestors_, c.other)
 	case *p2p.Message_AppError:
 		if s.peer.Load() == nil {
 			return nil
@@ -321,6 +324,17 @@ func (s *session) heard(c content) error {
 		s.n.metrics.unhandled.Inc()
 	}
 	return nil
+}
+
+// replied hands a reply to the exchange that waits for it.
+func (s *session) replied(kind replyKind, reply interface {
+	GetChainId() []byte
+	GetRequestId() uint32
+}, whole *p2p.Message) {
+	if s.peer.Load() == nil {
+		return // before the end of the handshake nothing was asked
+	}
+	s.n.answered(s.nodeID, reply.GetChainId(), reply.GetRequestId(), Answer{kind: kind, message: whole})
 }
 
 func shorten(text string) string {

@@ -29,6 +29,8 @@ var ErrUnknownNetwork = errors.New("the genesis of the network is unknown")
 
 // Genesis is the initial state of a network.
 type Genesis struct {
+	// Bytes is the P-Chain's genesis, from which the rest was parsed.
+	Bytes     []byte
 	NetworkID uint32
 	Time      time.Time
 	// AVAXAssetID is the asset of stakes and fees. XChainID and CChainID are the blockchain IDs.
@@ -109,7 +111,7 @@ func Parse(b []byte) (*Genesis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the P-Chain's genesis: %w", err)
 	}
-	g := &Genesis{Time: time.Unix(int64(parsed.Timestamp), 0).UTC(), Supply: parsed.InitialSupply, Validators: parsed.Validators}
+	g := &Genesis{Bytes: b, Time: time.Unix(int64(parsed.Timestamp), 0).UTC(), Supply: parsed.InitialSupply, Validators: parsed.Validators}
 	if g.P, err = pChain(parsed, hashing.ComputeHash256Array(b), g.Time); err != nil {
 		return nil, fmt.Errorf("reading the P-Chain's genesis: %w", err)
 	}
