@@ -36,10 +36,10 @@ import (
 // Options of a Chain. Genesis is required.
 type Options struct {
 	// Genesis is the P-Chain's genesis in bytes, with the assets and chains that it names.
-	Genesis                        []byte
-	NetworkID                      uint32
+	Genesis                         []byte
+	NetworkID                       uint32
 	AVAXAssetID, XChainID, CChainID ids.ID
-	Upgrades                       upgrade.Config
+	Upgrades                        upgrade.Config
 	// Database holds the chain's state. Chain closes it.
 	Database database.Database
 	Log      *slog.Logger
@@ -143,6 +143,17 @@ func (c *Chain) lastAccepted(ctx context.Context) (id ids.ID, height uint64, err
 	return id, b.Height(), nil
 }
 
+// Validators returns the validators of a subnet at a height, which must not be above the last executed block.
+func (c *Chain) Validators(ctx context.Context, subnetID ids.ID, height uint64) (map[ids.NodeID]*validators.GetValidatorOutput, error) {
+	c.ctx.Lock.Lock()
+	defer c.ctx.Lock.Unlock()
+	set, err := c.vm.GetValidatorSet(ctx, height, subnetID)
+	if err != nil {
+		return nil, fmt.Errorf("finding the validators of %s at P-Chain height %d: %w", subnetID, height, err)
+	}
+	return set, nil
+}
+
 // Execute executes the next block, without its proposer envelope. The caller knows that the network accepted it. The
 // error is ErrNotNext if the block has another parent than the last executed block.
 func (c *Chain) Execute(ctx context.Context, block []byte) error {
@@ -173,7 +184,17 @@ func (c *Chain) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.Se
 
 // noMemory is the memory that the chain shares with others. What it exports and imports is in its blocks, and other
 // chains are not executed here.
-type noMemory struct{ atomic.SharedMemory }
+type noMemory struct{}
+
+var errNoMemory = errors.New("what other chains exported to the P-Chain is not known here")
+
+// Get implements atomic.SharedMemory.
+func (noMemory) Get(ids.ID, [][]byte) ([][]byte, error) { return nil, errNoMemory }
+
+// Indexed implements atomic.SharedMemory.
+func (noMemory) Indexed(ids.ID, [][]byte, []byte, []byte, int) (values [][]byte, lastTrait, lastKey []byte, err error) {
+	return nil, nil, nil, errNoMemory
+}
 
 // Apply implements atomic.SharedMemory.
 func (noMemory) Apply(_ map[ids.ID]*atomic.Requests, batches ...database.Batch) error {
@@ -184,4 +205,4 @@ func (noMemory) Apply(_ map[ids.ID]*atomic.Requests, batches ...database.Batch) 
 type nobody struct{ common.AppSender }
 
 func (nobody) SendAppRequest(context.Context, set.Set[ids.NodeID], uint32, []byte) error { return nil }
-func (nobody) SendAppGossip(context.Context, common.SendConfig, []byte) error           { return nil }
+func (nobody) SendAppGossip(context.Context, common.SendConfig, []byte) error            { return nil }

@@ -26,7 +26,7 @@ type recording struct {
 
 func record(t testing.TB) *recording {
 	t.Helper()
-	f, err := os.Open("../chain/testdata/localnet.json.gz")
+	f, err := os.Open("../../chain/testdata/localnet.json.gz")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	z, err := gzip.NewReader(f)

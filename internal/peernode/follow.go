@@ -1,0 +1,282 @@
+package peernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ava-labs/avalanchego/database"
+	"github.com/ava-labs/avalanchego/database/prefixdb"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+
+	"quorate/internal/chain/envelope"
+	"quorate/internal/peernode/pchainvm"
+)
+
+const (
+	// pollInterval is the time between two questions for the tip.
+	pollInterval = 500 * time.Millisecond
+	// containerTimeout bounds one request for blocks.
+	containerTimeout = 10 * time.Second
+	// rest is how long a node that sent something wrong, or nothing, is not asked for blocks.
+	rest = 30 * time.Second
+	// maxKnown bounds the containers that are remembered.
+	maxKnown = 1024
+)
+
+// errOther means that the executed chain is not the one that the network has.
+var errOther = errors.New("the network's P-Chain does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
+
+// follower downloads blocks and executes them. Only one goroutine uses it.
+type follower struct {
+	node   *Node
+	peers  Peers
+	chain  *pchainvm.Chain
+	blocks *spool
+	known  set.Set[ids.ID] // containers of executed blocks, not all
+	failed map[ids.NodeID]time.Time
+}
+
+func newFollower(n *Node, peers Peers, chain *pchainvm.Chain, db database.Database) *follower {
+	return &follower{
+		node: n, peers: peers, chain: chain, blocks: &spool{prefixdb.New([]byte("blocks"), db)},
+		known: set.Set[ids.ID]{}, failed: make(map[ids.NodeID]time.Time),
+	}
+}
+
+// run follows the chain until ctx ends. It returns nil then, and an error if the state cannot be written or is of
+// another network.
+func (f *follower) run(ctx context.Context) error {
+	told := ""
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := f.step(ctx)
+		var fatal *fatalError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &fatal):
+			return fatal.err
+		case err != nil && err.Error() != told:
+			told = err.Error()
+			f.node.log.Warn("the tip of the P-Chain is not known; asking again", slog.Any("error", err))
+		case err == nil:
+			told = ""
+		}
+		f.node.change(func(s *Status) { s.Err = err })
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollInterval - min(time.Since(began), pollInterval)):
+		}
+	}
+	return nil
+}
+
+// fatalError ends Run.
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+
+// step asks for the tip once, and executes what is new.
+func (f *follower) step(ctx context.Context) error {
+	// What an earlier process left is finished first: a believed block is believed for good.
+	if d, ok, err := f.blocks.descent(); err != nil {
+		return &fatalError{err}
+	} else if ok {
+		if err := f.advance(ctx, d, nil); err != nil {
+			return err
+		}
+	}
+	p, err := f.poll(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tip := range p.accepted {
+		if f.known.Contains(tip) {
+			continue
+		}
+		if err := f.advance(ctx, descent{top: tip, wanted: tip}, p.holders[tip]); err != nil {
+			return err
+		}
+	}
+	f.node.change(func(s *Status) { s.Confirmed, s.Target = time.Now(), s.Height })
+	return nil
+}
+
+// advance downloads what is missing below a believed container, and executes it. holders are the nodes that have it; nil
+// means that any may.
+func (f *follower) advance(ctx context.Context, d descent, holders []ids.NodeID) error {
+	last, height, err := f.chain.LastAccepted(ctx)
+	if err != nil {
+		return &fatalError{err}
+	}
+	for {
+		found, complete, err := f.fetch(ctx, &d, holders, last, height)
+		if err != nil {
+			return err
+		}
+		if complete && len(found) == 0 && d.height <= height {
+			return f.finish(d)
+		}
+		f.node.change(func(s *Status) { s.Target = max(s.Target, d.height) })
+		if err := f.blocks.put(d, found); err != nil {
+			return &fatalError{err}
+		}
+		if complete {
+			break
+		}
+	}
+	if err := f.execute(ctx, height+1, d.height); err != nil {
+		return err
+	}
+	return f.finish(d)
+}
+
+// finish ends a download.
+func (f *follower) finish(d descent) error {
+	if len(f.known) >= maxKnown {
+		f.known.Clear()
+	}
+	f.known.Add(d.top)
+	if err := f.blocks.finish(); err != nil {
+		return &fatalError{err}
+	}
+	return nil
+}
+
+// fetch asks one node for the container that is wanted next and, if more is missing, its ancestors. It verifies that they
+// are a chain, moves d down, and returns the blocks by height. complete says that the lowest follows the last executed
+// block, or is one that was executed.
+func (f *follower) fetch(ctx context.Context, d *descent, holders []ids.NodeID, last ids.ID, height uint64) (found map[uint64][]byte, complete bool, err error) {
+	nodeID, ok := f.choose(holders)
+	if !ok {
+		return nil, false, errors.New("no connected node has the blocks that are missing")
+	}
+	limited, cancel := context.WithTimeout(ctx, containerTimeout)
+	defer cancel()
+	var containers [][]byte
+	if d.wanted == d.top { // usually one block is new
+		var one []byte
+		one, err = f.peers.Container(limited, nodeID, constants.PlatformChainID, d.wanted)
+		containers = [][]byte{one}
+	} else {
+		containers, err = f.peers.Ancestors(limited, nodeID, constants.PlatformChainID, d.wanted, p2p.EngineType_ENGINE_TYPE_CHAIN)
+	}
+	if err == nil {
+		found, complete, err = descend(d, containers, last, height)
+	}
+	if errors.Is(err, errOther) {
+		return nil, false, &fatalError{err}
+	}
+	if err == nil && len(found) == 0 && !complete {
+		err = errors.New("it sent no block")
+	}
+	if err != nil {
+		f.failed[nodeID] = time.Now()
+		if ctx.Err() == nil {
+			f.node.log.Debug("a node did not send blocks of the P-Chain", slog.Any("nodeID", nodeID), slog.Any("error", err))
+		}
+		return nil, false, fmt.Errorf("downloading blocks of the P-Chain from %s: %w", nodeID, err)
+	}
+	return found, complete, nil
+}
+
+// descend verifies containers, which begin with the one that is wanted. It stops without an error at the first that is
+// something else, if there was a good one before.
+func descend(d *descent, containers [][]byte, last ids.ID, height uint64) (found map[uint64][]byte, complete bool, err error) {
+	found = make(map[uint64][]byte, len(containers))
+	for i, b := range containers {
+		e := open(b)
+		if e.ID != d.wanted {
+			if i == 0 {
+				return nil, false, fmt.Errorf("it sent %s instead of %s", e.ID, d.wanted)
+			}
+			return found, false, nil
+		}
+		parsed, err := block.Parse(block.Codec, e.Block)
+		if err != nil {
+			return nil, false, fmt.Errorf("block %s cannot be read: %w", e.ID, err) // no node sends a believed container that is none
+		}
+		at := parsed.Height()
+		if d.wanted == d.top {
+			d.height = at
+		}
+		if at <= height {
+			if at == height && parsed.ID() != last || len(found) > 0 {
+				return nil, false, errOther
+			}
+			return found, true, nil
+		}
+		found[at] = e.Block
+		d.wanted = e.ParentID
+		if at == height+1 {
+			if parsed.Parent() != last {
+				return nil, false, errOther
+			}
+			return found, true, nil
+		}
+	}
+	return found, false, nil
+}
+
+// open opens a container. A block from before the proposer envelopes is its own container.
+func open(b []byte) envelope.Envelope {
+	if e, ok := envelope.Open(b); ok {
+		return e
+	}
+	e := envelope.Envelope{ID: hashing.ComputeHash256Array(b), Block: b}
+	if parsed, err := block.Parse(block.Codec, b); err == nil {
+		e.ParentID = parsed.Parent()
+	}
+	return e
+}
+
+// choose picks a connected node that has not failed lately.
+func (f *follower) choose(holders []ids.NodeID) (ids.NodeID, bool) {
+	if holders == nil {
+		holders = f.peers.ConnectedNodes()
+	}
+	var rested []ids.NodeID
+	for _, nodeID := range holders {
+		if at, ok := f.failed[nodeID]; ok {
+			if time.Since(at) < rest {
+				continue
+			}
+			delete(f.failed, nodeID)
+		}
+		rested = append(rested, nodeID)
+	}
+	if len(rested) == 0 {
+		return ids.EmptyNodeID, false
+	}
+	return rested[rand.IntN(len(rested))], true
+}
+
+// execute executes downloaded blocks, both heights included.
+func (f *follower) execute(ctx context.Context, from, to uint64) error {
+	for h := from; h <= to; h++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b, err := f.blocks.block(h)
+		if err == nil && b == nil {
+			err = fmt.Errorf("block %d of the P-Chain is missing between downloaded ones", h)
+		}
+		if err == nil {
+			err = f.chain.Execute(ctx, b)
+		}
+		if err != nil {
+			return &fatalError{err}
+		}
+		f.node.change(func(s *Status) { s.Height = h })
+	}
+	return nil
+}

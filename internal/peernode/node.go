@@ -1,0 +1,188 @@
+// Package peernode stands for an upstream node where there is none: it follows the P-Chain over the peer-to-peer network
+// and executes it, and answers the calls of package node from that.
+//
+// A block is believed once the voters that it asks and that hold at least 80 % of their stake have accepted it. Voters
+// are the beacons until the chain is executed to its tip for the first time, then the validators of the primary network.
+// All other blocks are believed because a believed one names them as ancestors.
+package peernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ava-labs/avalanchego/database"
+	"github.com/ava-labs/avalanchego/database/leveldb"
+	"github.com/ava-labs/avalanchego/database/memdb"
+	"github.com/ava-labs/avalanchego/database/prefixdb"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/avalanchego/utils/logging"
+
+	"quorate/internal/chain/genesis"
+	"quorate/internal/peernode/pchainvm"
+)
+
+// Peers are the nodes of the network; *p2p.Network has these methods. What they return is unverified.
+type Peers interface {
+	ConnectedNodes() []ids.NodeID
+	AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error)
+	Accepted(ctx context.Context, nodeID ids.NodeID, chainID ids.ID, of []ids.ID) ([]ids.ID, error)
+	Container(ctx context.Context, nodeID ids.NodeID, chainID, containerID ids.ID) ([]byte, error)
+	Ancestors(ctx context.Context, nodeID ids.NodeID, chainID, containerID ids.ID, engine p2p.EngineType) ([][]byte, error)
+}
+
+// Options of a Node. Genesis and Beacons are required.
+type Options struct {
+	Genesis  *genesis.Genesis
+	Upgrades upgrade.Config
+	// Dir is where Run keeps the chain's state; empty means in memory.
+	Dir string
+	// Beacons are the nodes that decide about the tip at the beginning, with equal weight.
+	Beacons []ids.NodeID
+	Log     *slog.Logger
+}
+
+// Node follows one network's P-Chain. It is safe for concurrent use.
+type Node struct {
+	o        Options
+	log      *slog.Logger
+	info     http.Handler
+	disputed prometheus.Counter
+
+	mu     sync.RWMutex
+	status Status          // guarded by mu
+	chain  *pchainvm.Chain // guarded by mu; nil unless Run runs
+}
+
+// Status is how far a Node is.
+type Status struct {
+	// Height is that of the last executed block, and Target that of the tip while blocks below it are missing.
+	Height, Target uint64
+	// Confirmed is when the voters last confirmed the tip, and everything up to it was executed. It is zero until the
+	// chain is executed to its tip for the first time.
+	Confirmed time.Time
+	// Err is what holds the node up; nil if nothing does.
+	Err error
+}
+
+// ErrBehind means that the chain is not executed to its tip.
+var ErrBehind = errors.New("the P-Chain is not executed to its tip")
+
+// stale is how long answers are given after the last confirmation of the tip.
+const stale = time.Minute
+
+// New returns a Node. It does nothing until Run.
+func New(o Options) (*Node, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if len(o.Beacons) == 0 {
+		return nil, errors.New("no nodes to begin with are known; name some in manual_peers")
+	}
+	n := &Node{o: o, log: o.Log, disputed: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "quorate_peernode_unconfirmed_tips_total",
+		Help: "Blocks that a node called its last accepted one although not enough of the stake had accepted them. New blocks are among them for a moment.",
+	})}
+	var err error
+	n.info, err = newInfo(n)
+	return n, err
+}
+
+// Collectors returns the metrics.
+func (n *Node) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		n.disputed,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_peernode_height", Help: "Height of the last P-Chain block that this process executed.",
+		}, func() float64 { return float64(n.Status().Height) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_peernode_confirmed_timestamp_seconds",
+			Help: "When enough of the stake last confirmed the tip of the P-Chain, in Unix time; 0 before the first time.",
+		}, func() float64 {
+			if at := n.Status().Confirmed; !at.IsZero() {
+				return float64(at.Unix())
+			}
+			return 0
+		}),
+	}
+}
+
+// Run opens the state and follows the chain until ctx ends. It returns nil then, and an error if the state cannot be
+// used.
+func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
+	db, err := openDatabase(n.o.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	g := n.o.Genesis
+	chain, err := pchainvm.Open(ctx, pchainvm.Options{
+		Genesis: g.Bytes, NetworkID: g.NetworkID, AVAXAssetID: g.AVAXAssetID, XChainID: g.XChainID, CChainID: g.CChainID,
+		Upgrades: n.o.Upgrades, Database: prefixdb.New([]byte("state"), db),
+	})
+	if err != nil {
+		return err
+	}
+	_, height, err := chain.LastAccepted(ctx)
+	if err == nil {
+		n.mu.Lock()
+		n.chain, n.status = chain, Status{Height: height}
+		n.mu.Unlock()
+		err = newFollower(n, peers, chain, db).run(ctx)
+		n.mu.Lock() // waits for answers in progress
+		n.chain = nil
+		n.mu.Unlock()
+	}
+	return errors.Join(err, chain.Close())
+}
+
+func openDatabase(dir string) (database.Database, error) {
+	if dir == "" {
+		return memdb.New(), nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the P-Chain: %w", err)
+	}
+	db, err := leveldb.New(dir, nil, logging.NoLog{}, prometheus.NewRegistry())
+	if err != nil {
+		return nil, fmt.Errorf("opening the state of the P-Chain in %s: %w", dir, err)
+	}
+	return db, nil
+}
+
+// Status returns how far the node is.
+func (n *Node) Status() Status {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.status
+}
+
+func (n *Node) change(f func(*Status)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f(&n.status)
+}
+
+// Ready returns nil if the node knows the tip, and otherwise why it does not.
+func (n *Node) Ready() error { return n.Status().ready() }
+
+func (s Status) ready() error {
+	switch {
+	case !s.Confirmed.IsZero() && time.Since(s.Confirmed) < stale:
+		return nil
+	case s.Err != nil:
+		return fmt.Errorf("%w: it is at height %d; %w", ErrBehind, s.Height, s.Err)
+	case s.Target > s.Height:
+		return fmt.Errorf("%w: it is at height %d of %d", ErrBehind, s.Height, s.Target)
+	}
+	return fmt.Errorf("%w: it is at height %d, and the tip is not known", ErrBehind, s.Height)
+}

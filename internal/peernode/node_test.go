@@ -1,0 +1,196 @@
+package peernode
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	avagenesis "github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/upgrade"
+
+	"quorate/internal/chain/genesis"
+)
+
+// recording is the P-Chain of real nodes, from the first container on; see internal/chain.
+type recording struct {
+	NetworkID uint32
+	StartTime uint64
+	P         [][]byte
+}
+
+func record(t testing.TB) (*recording, *genesis.Genesis) {
+	t.Helper()
+	f, err := os.Open("../chain/testdata/localnet.json.gz")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	r := new(recording)
+	require.NoError(t, json.NewDecoder(z).Decode(r))
+	c := *avagenesis.GetConfig(r.NetworkID)
+	c.StartTime = r.StartTime
+	g, err := genesis.FromConfig(&c)
+	require.NoError(t, err)
+	return r, g
+}
+
+// network is nodes that have blocks of a recording.
+type network struct {
+	mu         sync.Mutex
+	containers [][]byte
+	places     map[ids.ID]int
+	nodes      []ids.NodeID
+	height     map[ids.NodeID]int // how many containers each has accepted
+	offline    map[ids.NodeID]bool
+	most       int                                         // containers in one answer
+	spoil      func(ids.NodeID, [][]byte) ([][]byte, error) // may be nil
+	asked      int
+}
+
+// newNetwork returns the network of the genesis' validators.
+func newNetwork(r *recording, g *genesis.Genesis) *network {
+	n := &network{containers: r.P, places: make(map[ids.ID]int), height: make(map[ids.NodeID]int), offline: make(map[ids.NodeID]bool), most: 5}
+	for i, b := range r.P {
+		n.places[open(b).ID] = i
+	}
+	for _, tx := range g.Validators {
+		n.nodes = append(n.nodes, tx.Unsigned.(interface{ NodeID() ids.NodeID }).NodeID())
+	}
+	n.accept(len(r.P))
+	return n
+}
+
+// accept has nodes accept blocks up to a height: all nodes, or those that are named.
+func (n *network) accept(height int, nodes ...ids.NodeID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if nodes == nil {
+		nodes = n.nodes
+	}
+	for _, nodeID := range nodes {
+		n.height[nodeID] = height
+	}
+}
+
+func (n *network) ConnectedNodes() []ids.NodeID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(n.nodes), func(id ids.NodeID) bool { return n.offline[id] })
+}
+
+func (n *network) AcceptedFrontier(_ context.Context, nodeID ids.NodeID, _ ids.ID) (ids.ID, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.height[nodeID] == 0 {
+		return ids.Empty, errors.New("silent")
+	}
+	return open(n.containers[n.height[nodeID]-1]).ID, nil
+}
+
+func (n *network) Accepted(_ context.Context, nodeID ids.NodeID, _ ids.ID, of []ids.ID) (accepted []ids.ID, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, id := range of {
+		if place, ok := n.places[id]; ok && place < n.height[nodeID] {
+			accepted = append(accepted, id)
+		}
+	}
+	return accepted, nil
+}
+
+func (n *network) Container(ctx context.Context, nodeID ids.NodeID, chainID, id ids.ID) ([]byte, error) {
+	all, err := n.Ancestors(ctx, nodeID, chainID, id, p2p.EngineType_ENGINE_TYPE_CHAIN)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+func (n *network) Ancestors(ctx context.Context, nodeID ids.NodeID, _, id ids.ID, _ p2p.EngineType) (all [][]byte, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked++
+	place, ok := n.places[id]
+	if !ok || place >= n.height[nodeID] {
+		return nil, errors.New("no answer")
+	}
+	for ; place >= 0 && len(all) < n.most; place-- {
+		all = append(all, n.containers[place])
+	}
+	if n.spoil != nil {
+		if all, err = n.spoil(nodeID, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, ctx.Err()
+}
+
+// run runs a node until the condition holds.
+func run(t testing.TB, o Options, peers Peers, until func(Status) bool) *Node {
+	t.Helper()
+	n, err := New(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx, peers) }()
+	require.Eventually(t, func() bool { return until(n.Status()) }, time.Minute, time.Millisecond, "%+v", n.Status())
+	cancel()
+	require.NoError(t, <-ended)
+	return n
+}
+
+func options(r *recording, g *genesis.Genesis, n *network) Options {
+	return Options{Genesis: g, Upgrades: upgrade.GetConfig(r.NetworkID), Beacons: n.nodes}
+}
+
+func confirmedAt(height int) func(Status) bool {
+	return func(s Status) bool { return s.Height == uint64(height) && !s.Confirmed.IsZero() }
+}
+
+// TestFollows executes the blocks of a real network, of which each node sends five at a time, and follows new ones.
+func TestFollows(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	n.accept(20)
+	grown := false
+	run(t, options(r, g, n), n, func(s Status) bool {
+		if confirmedAt(20)(s) && !grown {
+			grown = true
+			n.accept(len(r.P))
+		}
+		return confirmedAt(len(r.P))(s)
+	})
+}
+
+// TestResumes cuts the process off during a download, and at each block of the execution.
+func TestResumes(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	o := options(r, g, n)
+	o.Dir = t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	n.spoil = func(_ ids.NodeID, all [][]byte) ([][]byte, error) {
+		if n.asked == 3 {
+			cancel()
+		}
+		return all, nil
+	}
+	node, err := New(o)
+	require.NoError(t, err)
+	require.NoError(t, node.Run(ctx, n))
+	require.Zero(t, node.Status().Height)
+	require.Equal(t, 3, n.asked)
+	n.spoil = nil
+	run(t, o, n, confirmedAt(len(r.P)))
+	require.LessOrEqual(t, n.asked, 3+(len(r.P)-11+4)/5+2, "blocks were downloaded again")
+}
