@@ -371,7 +371,7 @@ func (f nodeFlags) open(ctx context.Context, cmd *cobra.Command, chains []config
 		Log:     logs.NewLogger(f.logLevel, cmd.ErrOrStderr()),
 		Metrics: prometheus.NewRegistry(),
 	}
-	client, err := network.NewClient(o)
+	client, err := network.NewClient(&o)
 	if err != nil {
 		return nil, nil, usage(fmt.Errorf("--node: %w", err), nodeHint)
 	}

@@ -360,6 +360,11 @@ func (n *Network) writeGenesis() error {
 // Node i, from 0 on.
 func (n *Network) Node(i int) *Node { return n.nodes[i] }
 
+// StakingAddress is where node i talks to its peers.
+func (n *Network) StakingAddress(i int) string {
+	return fmt.Sprintf("127.0.0.1:%d", n.nodes[i].stakingPort)
+}
+
 // PID is the process ID of node i.
 func (n *Network) PID(i int) int { return n.nodes[i].process.Process.Pid }
 

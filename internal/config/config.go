@@ -18,6 +18,7 @@ import (
 
 	"quorate/handlers/access"
 	"quorate/handlers/compat"
+	"quorate/handlers/networks"
 	"quorate/internal/index/evm"
 	"quorate/internal/index/primary"
 	"quorate/internal/store"
@@ -180,8 +181,9 @@ func (n Network) check(name string, wrong func(format string, args ...any)) {
 		wrong("networks: %q cannot be a name, as the data folder keeps the store under it; choose another", name)
 	}
 	if len(n.Nodes) == 0 {
-		wrong("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650", name)
+		wrong("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650, or p2p", name)
 	}
+	n.checkPeers(name, wrong)
 	if rounds := n.Ahead(); rounds < 0 || rounds > 256 {
 		wrong("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
 	}
@@ -222,6 +224,24 @@ func (n Network) check(name string, wrong func(format string, args ...any)) {
 	}
 	if _, err := n.Peers(); err != nil {
 		wrong("networks.%s.manual_peers: %w", name, err)
+	}
+}
+
+// checkPeers reports what is wrong with a network that is followed over the peer-to-peer network.
+func (n Network) checkPeers(name string, wrong func(format string, args ...any)) {
+	if !n.FollowsPeers() {
+		return
+	}
+	if _, public := networks.PublicID(name); !public {
+		if n.GenesisFile == "" {
+			wrong("networks.%s.genesis_file: it is needed to follow a network other than mainnet and fuji over p2p", name)
+		}
+		if len(n.ManualPeers) == 0 {
+			wrong("networks.%s.manual_peers: some nodes are needed to begin with, to follow a network other than mainnet and fuji over p2p", name)
+		}
+	}
+	if len(n.Nodes) == 1 && n.RecordsLedger() {
+		wrong("networks.%s.record: %s needs the X-Chain and the C-Chain of a node; p2p has the P-Chain", name, n.Record)
 	}
 }
 

@@ -10,11 +10,13 @@ import (
 
 	"quorate/internal/index/evm"
 	"quorate/internal/index/primary"
+	"quorate/internal/node"
 )
 
 // Network is a network that is served under the name of its key.
 type Network struct {
-	// Nodes are upstream nodes with their base URLs, best first.
+	// Nodes are upstream nodes with their base URLs, best first. One may be node.PeersEndpoint: the P-Chain is then
+	// followed over the peer-to-peer network.
 	Nodes []Endpoint `yaml:"nodes"`
 	// RequestsPerSecond bounds the calls to all upstream nodes of the network together;
 	// 0 means no bound.
@@ -51,6 +53,11 @@ type Network struct {
 	// HealthSubnets are IDs of subnets without whose validators the service is not
 	// healthy, besides the primary network.
 	HealthSubnets []string `yaml:"health_subnets"`
+}
+
+// FollowsPeers reports whether the P-Chain is followed over the peer-to-peer network.
+func (n Network) FollowsPeers() bool {
+	return slices.ContainsFunc(n.Nodes, func(e Endpoint) bool { return e.URL == node.PeersEndpoint })
 }
 
 // RecordsLedger reports whether outputs, balances and stakes are indexed.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"quorate/handlers/compat"
+	"quorate/internal/node"
 )
 
 // setting is one value that flags and environment can give.
@@ -61,7 +62,7 @@ func groups() []group {
 	}
 	return []group{
 		{"Networks", []setting{
-			{"network", "QUORATE_NETWORKS", "network to serve and its upstream nodes, as `name=url[,url]`; repeatable (in the variable, separated by semicolons)", (*Config).addNetworks},
+			{"network", "QUORATE_NETWORKS", "network to serve and its upstream nodes, as `name[=url,url]`; without nodes the P-Chain is followed over the P2P network; repeatable (in the variable, separated by semicolons)", (*Config).addNetworks},
 			{"node-header", "QUORATE_NODE_HEADERS", "header of calls to the upstream nodes at a host, as `host=name:value`; repeatable (in the variable, separated by semicolons)", (*Config).addHeaders},
 			{"requests-per-second", "QUORATE_REQUESTS_PER_SECOND", "highest `number` of calls to a network's upstream nodes in a second; 0 for no limit", func(c *Config, v string) error {
 				n, err := strconv.Atoi(v)
@@ -151,8 +152,11 @@ func (c *Config) forAll(change func(*Network)) {
 func (c *Config) addNetworks(text string) error {
 	for part := range strings.SplitSeq(text, ";") {
 		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if !ok || name == "" || urls == "" {
-			return fmt.Errorf("%q is not of the form name=url[,url], such as fuji=http://127.0.0.1:9650", part)
+		if !ok {
+			urls = node.PeersEndpoint
+		}
+		if name == "" || urls == "" {
+			return fmt.Errorf("%q is not of the form name[=url,url], such as fuji=http://127.0.0.1:9650", part)
 		}
 		n := c.Networks[name]
 		n.Nodes = endpointsOf(strings.Split(urls, ","))

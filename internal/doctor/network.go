@@ -77,7 +77,7 @@ func agree(f *findings, name string, subjects []*subject) (networkID uint32) {
 // a running service, and says how much weight it reaches.
 func connect(ctx context.Context, f *findings, name string, networkID uint32, o Options) {
 	opened := network.Options{Name: name, Config: o.Config.Networks[name], Role: config.RoleSign, Log: o.Log, Metrics: prometheus.NewRegistry()}
-	client, err := network.NewClient(opened)
+	client, err := network.NewClient(&opened)
 	if err != nil {
 		f.fail("validators", config.Redacted(err).Error(), "Check the nodes.")
 		return

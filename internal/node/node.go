@@ -82,9 +82,14 @@ type Options struct {
 	HTTP *http.Client
 	// Wrap, unless nil, wraps the transport of the client that New creates.
 	Wrap func(http.RoundTripper) http.RoundTripper
+	// Peers answers the calls to the endpoint PeersEndpoint; required if it is among Endpoints.
+	Peers http.RoundTripper
 	// Log gets a line when an endpoint fails or recovers; nil means no log.
 	Log *slog.Logger
 }
+
+// PeersEndpoint stands among endpoints for the peer-to-peer network; see Options.Peers.
+const PeersEndpoint = "p2p"
 
 const (
 	defaultTimeout      = 5 * time.Second
@@ -151,11 +156,15 @@ func New(o Options) (*Client, error) {
 		o.ForwardLimit = defaultForwardLimit
 	}
 	for i, text := range o.Endpoints {
-		base, err := ParseEndpoint(text)
-		if err != nil {
-			return nil, err
+		base, name := &url.URL{Scheme: PeersEndpoint, Host: "network"}, text
+		if text != PeersEndpoint {
+			var err error
+			if base, err = ParseEndpoint(text); err != nil {
+				return nil, err
+			}
+			name = base.Scheme + "://" + base.Host + MaskPath(base.Path)
 		}
-		e := &endpoint{base: base, name: base.Scheme + "://" + base.Host + MaskPath(base.Path), calls: NewBudget(int64(o.ForwardLimit)+1, c.timeout)} // which never gives its last unit
+		e := &endpoint{base: base, name: name, calls: NewBudget(int64(o.ForwardLimit)+1, c.timeout)} // which never gives its last unit
 		if i < len(o.Headers) {
 			e.headers = o.Headers[i].Clone()
 		}
@@ -166,12 +175,16 @@ func New(o Options) (*Client, error) {
 		own := *o.HTTP
 		c.http = &own
 	} else {
-		var transport http.RoundTripper = &http.Transport{
+		own := &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			MaxIdleConnsPerHost:    32,
 			IdleConnTimeout:        90 * time.Second,
 			MaxResponseHeaderBytes: maxHeader,
 		}
+		if o.Peers != nil {
+			own.RegisterProtocol(PeersEndpoint, o.Peers)
+		}
+		var transport http.RoundTripper = own
 		if o.Wrap != nil {
 			transport = o.Wrap(transport)
 		}

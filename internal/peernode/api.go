@@ -11,10 +11,12 @@ import (
 	"github.com/gorilla/rpc/v2"
 
 	"github.com/ava-labs/avalanchego/api/info"
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/proposervm"
 )
 
 // Scheme is the scheme of the URLs that a Node answers; see Node.RoundTrip.
@@ -42,14 +44,8 @@ func (s *infoService) GetNetworkID(_ *http.Request, _ *struct{}, reply *info.Get
 
 // GetBlockchainID returns the ID of a chain of the primary network.
 func (s *infoService) GetBlockchainID(_ *http.Request, args *info.GetBlockchainIDArgs, reply *info.GetBlockchainIDReply) error {
-	switch strings.ToUpper(args.Alias) {
-	case "P":
-		reply.BlockchainID = constants.PlatformChainID
-	case "X":
-		reply.BlockchainID = s.node.o.Genesis.XChainID
-	case "C":
-		reply.BlockchainID = s.node.o.Genesis.CChainID
-	default:
+	var ok bool
+	if reply.BlockchainID, ok = s.node.blockchain(args.Alias); !ok {
 		return fmt.Errorf("there is no ID with alias %s", args.Alias)
 	}
 	return nil
@@ -134,6 +130,10 @@ func (n *Node) serve(w *answer, r *http.Request, body []byte) {
 			w.dropObserved()
 		}
 	default:
+		if chain, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/ext/bc/"), "/proposervm"); ok && call.Method == "proposervm.getCurrentEpoch" {
+			n.serveEpoch(w, r, chain, call.ID)
+			return
+		}
 		http.Error(w, "the peer-to-peer network serves the P-Chain only; configure a node", http.StatusNotFound)
 	}
 }
@@ -142,15 +142,51 @@ func (n *Node) serve(w *answer, r *http.Request, body []byte) {
 func (n *Node) servePChain(w http.ResponseWriter, r *http.Request) {
 	n.mu.RLock() // Run waits with closing the chain
 	defer n.mu.RUnlock()
-	err := n.status.ready()
-	if n.chain == nil {
-		err = ErrBehind
-	}
-	if err != nil {
+	if err := n.readyLocked(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	n.chain.ServeHTTP(w, r)
+}
+
+// readyLocked is Ready. It requires mu.
+func (n *Node) readyLocked() error {
+	if n.chain == nil {
+		return ErrBehind
+	}
+	return n.status.ready()
+}
+
+// serveEpoch answers proposervm.getCurrentEpoch.
+func (n *Node) serveEpoch(w *answer, r *http.Request, chain string, id json.RawMessage) {
+	chainID, ok := n.blockchain(chain)
+	if !ok {
+		http.Error(w, "there is no such blockchain", http.StatusNotFound)
+		return
+	}
+	e, err := n.epoch(r.Context(), chainID)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.header.Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "result": proposervm.GetEpochResponse{
+		Number: avajson.Uint64(e.Number), StartTime: avajson.Uint64(e.StartTime), PChainHeight: avajson.Uint64(e.PChainHeight),
+	}})
+}
+
+// blockchain returns the ID of a chain, which may be given by its alias.
+func (n *Node) blockchain(name string) (ids.ID, bool) {
+	switch name {
+	case "P":
+		return constants.PlatformChainID, true
+	case "X":
+		return n.o.Genesis.XChainID, true
+	case "C":
+		return n.o.Genesis.CChainID, true
+	}
+	id, err := ids.FromString(name)
+	return id, err == nil
 }
 
 // refuse answers that there is no such method, as a node does.

@@ -95,7 +95,11 @@ func (f *follower) step(ctx context.Context) error {
 			return err
 		}
 	}
-	p, err := f.poll(ctx)
+	weights, who, err := f.voters(ctx)
+	if err != nil {
+		return &fatalError{err}
+	}
+	p, err := ask(ctx, f.peers, constants.PlatformChainID, weights, who, f.node.disputed)
 	if err != nil {
 		return err
 	}
@@ -109,6 +113,36 @@ func (f *follower) step(ctx context.Context) error {
 	}
 	f.node.change(func(s *Status) { s.Confirmed, s.Target = time.Now(), s.Height })
 	return nil
+}
+
+// voters returns the nodes that decide about the tip, and what they are.
+func (f *follower) voters(ctx context.Context) (weights map[ids.NodeID]uint64, who string, err error) {
+	if f.node.Status().Confirmed.IsZero() {
+		weights = make(map[ids.NodeID]uint64, len(f.node.o.Beacons))
+		for _, nodeID := range f.node.o.Beacons {
+			weights[nodeID] = 1
+		}
+		return weights, "nodes to begin with", nil
+	}
+	weights, err = weightsOf(ctx, f.chain, constants.PrimaryNetworkID)
+	return weights, "validators", err
+}
+
+// weightsOf returns the weights of a subnet's validators after the last executed block.
+func weightsOf(ctx context.Context, chain *pchainvm.Chain, subnetID ids.ID) (map[ids.NodeID]uint64, error) {
+	_, height, err := chain.LastAccepted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set, err := chain.Validators(ctx, subnetID, height)
+	if err != nil {
+		return nil, err
+	}
+	weights := make(map[ids.NodeID]uint64, len(set))
+	for nodeID, v := range set {
+		weights[nodeID] = v.Weight
+	}
+	return weights, nil
 }
 
 // advance downloads what is missing below a believed container, and executes it. holders are the nodes that have it; nil

@@ -61,6 +61,7 @@ type Node struct {
 	mu     sync.RWMutex
 	status Status          // guarded by mu
 	chain  *pchainvm.Chain // guarded by mu; nil unless Run runs
+	peers  Peers           // guarded by mu; with chain
 }
 
 // Status is how far a Node is.
@@ -135,7 +136,7 @@ func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
 	_, height, err := chain.LastAccepted(ctx)
 	if err == nil {
 		n.mu.Lock()
-		n.chain, n.status = chain, Status{Height: height}
+		n.chain, n.peers, n.status = chain, peers, Status{Height: height}
 		n.mu.Unlock()
 		err = newFollower(n, peers, chain, db).run(ctx)
 		n.mu.Lock() // waits for answers in progress

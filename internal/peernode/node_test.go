@@ -52,7 +52,7 @@ type network struct {
 	nodes      []ids.NodeID
 	height     map[ids.NodeID]int // how many containers each has accepted
 	offline    map[ids.NodeID]bool
-	most       int                                         // containers in one answer
+	most       int                                          // containers in one answer
 	spoil      func(ids.NodeID, [][]byte) ([][]byte, error) // may be nil
 	asked      int
 }

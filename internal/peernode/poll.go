@@ -3,7 +3,6 @@ package peernode
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -39,17 +38,17 @@ type poll struct {
 	holders  map[ids.ID][]ids.NodeID
 }
 
-// poll asks voters for their last accepted blocks, and then which of these they have all accepted. It returns an error
-// if no block has enough stake.
-func (f *follower) poll(ctx context.Context) (*poll, error) {
-	sample, err := f.sample(ctx)
+// ask asks voters, who have weights and are called who, for their last accepted block of a chain, and then which of these
+// they have all accepted. It returns an error if no block has enough stake. disputed counts the others.
+func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeID]uint64, who string, disputed prometheus.Counter) (*poll, error) {
+	sample, err := sampleOf(peers.ConnectedNodes(), weights, who)
 	if err != nil {
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, voteTimeout)
 	defer cancel()
 	each(sample, func(v *vote) {
-		v.frontier, _ = f.peers.AcceptedFrontier(limited, v.nodeID, constants.PlatformChainID) // a node that does not answer has no vote
+		v.frontier, _ = peers.AcceptedFrontier(limited, v.nodeID, chainID) // a node that does not answer has no vote
 	})
 	var tips []ids.ID
 	for _, v := range sample {
@@ -63,7 +62,7 @@ func (f *follower) poll(ctx context.Context) (*poll, error) {
 	limited, cancel = context.WithTimeout(ctx, voteTimeout)
 	defer cancel()
 	each(sample, func(v *vote) {
-		v.accepted, _ = f.peers.Accepted(limited, v.nodeID, constants.PlatformChainID, tips)
+		v.accepted, _ = peers.Accepted(limited, v.nodeID, chainID, tips)
 	})
 	p := &poll{holders: make(map[ids.ID][]ids.NodeID)}
 	all, most := 0., 0.
@@ -82,7 +81,7 @@ func (f *follower) poll(ctx context.Context) (*poll, error) {
 		if weight*100 >= needed*all {
 			p.accepted = append(p.accepted, tip)
 		} else {
-			f.node.disputed.Inc()
+			disputed.Inc()
 		}
 	}
 	if len(p.accepted) == 0 {
@@ -100,28 +99,9 @@ func each(sample []*vote, f func(*vote)) {
 	asking.Wait()
 }
 
-// sample picks connected voters at random, more likely those with more stake. It returns an error unless more than half of
-// the stake is connected.
-func (f *follower) sample(ctx context.Context) ([]*vote, error) {
-	weights, who := make(map[ids.NodeID]uint64), "validators' stake"
-	if f.node.Status().Confirmed.IsZero() {
-		for _, nodeID := range f.node.o.Beacons {
-			weights[nodeID] = 1
-		}
-		who = "nodes to begin with"
-	} else {
-		_, height, err := f.chain.LastAccepted(ctx)
-		if err != nil {
-			return nil, &fatalError{err}
-		}
-		set, err := f.chain.Validators(ctx, constants.PrimaryNetworkID, height)
-		if err != nil {
-			return nil, &fatalError{err}
-		}
-		for nodeID, v := range set {
-			weights[nodeID] = v.Weight
-		}
-	}
+// sampleOf picks connected voters at random, more likely those with more weight. It returns an error unless more than half
+// of the weight is connected.
+func sampleOf(nodes []ids.NodeID, weights map[ids.NodeID]uint64, who string) ([]*vote, error) {
 	type drawn struct {
 		*vote
 		key float64
@@ -132,9 +112,9 @@ func (f *follower) sample(ctx context.Context) ([]*vote, error) {
 		total += float64(w)
 	}
 	if total == 0 {
-		return nil, errors.New("no validator has stake")
+		return nil, fmt.Errorf("none of the %s has weight", who)
 	}
-	for _, nodeID := range f.peers.ConnectedNodes() {
+	for _, nodeID := range nodes {
 		if w := weights[nodeID]; w > 0 {
 			connected += float64(w)
 			// The smallest of exponentially distributed keys are a sample by weight without repetition.
@@ -142,7 +122,7 @@ func (f *follower) sample(ctx context.Context) ([]*vote, error) {
 		}
 	}
 	if 2*connected <= total {
-		return nil, fmt.Errorf("connected to %.0f %% of the %s; more than half must be", math.Floor(100*connected/total), who)
+		return nil, fmt.Errorf("connected to %.0f %% of the weight of the %s; more than half must be", math.Floor(100*connected/total), who)
 	}
 	slices.SortFunc(list, func(a, b drawn) int { return cmp.Compare(a.key, b.key) })
 	sample := make([]*vote, min(len(list), voters))

@@ -154,6 +154,17 @@ func (c *Chain) Validators(ctx context.Context, subnetID ids.ID, height uint64) 
 	return set, nil
 }
 
+// SubnetOf returns the subnet that validates a blockchain.
+func (c *Chain) SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error) {
+	c.ctx.Lock.Lock()
+	defer c.ctx.Lock.Unlock()
+	subnetID, err := c.vm.GetSubnetID(ctx, blockchainID)
+	if err != nil {
+		return ids.Empty, fmt.Errorf("finding the subnet of blockchain %s: %w", blockchainID, err)
+	}
+	return subnetID, nil
+}
+
 // Execute executes the next block, without its proposer envelope. The caller knows that the network accepted it. The
 // error is ErrNotNext if the block has another parent than the last executed block.
 func (c *Chain) Execute(ctx context.Context, block []byte) error {

@@ -36,6 +36,7 @@ import (
 	"quorate/internal/node"
 	"quorate/internal/node/stakes"
 	"quorate/internal/node/uptime"
+	"quorate/internal/peernode"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
 	"quorate/internal/store/lease"
@@ -50,6 +51,7 @@ type Network struct {
 	Name     string
 	ID       uint32
 	Node     *node.Client
+	peerNode *peernode.Node // nil unless the P-Chain is followed over the peer-to-peer network
 	Peers    *p2p.Network
 	Resolver *validators.Resolver
 	// Changes derives the changes of validator sets.
@@ -117,6 +119,8 @@ type Options struct {
 	Role   config.Role
 	// rate limits the calls to upstream nodes; nil means no limit.
 	rate *node.Rate
+	// peerNode is nil unless the P-Chain is followed over the peer-to-peer network; see NewClient.
+	peerNode *peernode.Node
 	// beside marks an indexer that rebuilds the index.
 	beside bool
 	// origin is what Open found out about the beginning of the network.
@@ -139,10 +143,19 @@ type Options struct {
 	Observer aggregator.Observer
 }
 
-// NewClient returns a client of the network's configured nodes. The caller closes it, unless it is passed to New.
-func NewClient(o Options) (*node.Client, error) {
+// NewClient returns a client of the network's configured nodes. The caller closes it, unless it is passed to New with
+// the same options, which get what New needs.
+func NewClient(o *Options) (*node.Client, error) {
 	nodes := config.Endpoints(o.Config.Nodes)
-	return node.New(node.Options{Endpoints: nodes.URLs(), Headers: nodes.Headers(), Rate: o.rate, ForwardLimit: o.CallsInFlight, Wrap: o.Wrap, Log: o.Log})
+	options := node.Options{Endpoints: nodes.URLs(), Headers: nodes.Headers(), Rate: o.rate, ForwardLimit: o.CallsInFlight, Wrap: o.Wrap, Log: o.Log}
+	if o.Config.FollowsPeers() {
+		var err error
+		if o.peerNode, err = newPeerNode(*o); err != nil {
+			return nil, fmt.Errorf("following the P-Chain over the peer-to-peer network: %w", err)
+		}
+		options.Peers = o.peerNode
+	}
+	return node.New(options)
 }
 
 // New returns the network with an ID. It takes ownership of client.
@@ -151,7 +164,7 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 		o.Log.Warn("this is not the public network of that name; it is served under it all the same", slog.Uint64("networkID", uint64(id)), slog.Uint64("publicNetworkID", uint64(known)))
 	}
 	n := &Network{
-		Name: o.Name, ID: id, views: o.Views, Node: client, log: o.Log, ledger: o.Config.RecordsLedger(),
+		Name: o.Name, ID: id, views: o.Views, Node: client, peerNode: o.peerNode, log: o.Log, ledger: o.Config.RecordsLedger(),
 		role: o.Role, store: o.Store, leases: o.Leases, slots: o.Slots, changed: o.Changed, file: o.Config.GenesisFile,
 	}
 	for _, slots := range []*index.Slots{o.Slots, o.EVMSlots} {
@@ -191,7 +204,11 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	n.Changes = validators.NewChanges(n.Resolver, n.touched)
 	n.Coverage = NewCoverage(n.Peers.Connected)
 	n.followed = newFollowed()
-	for _, c := range []prometheus.Collector{n.Coverage, n.followed} {
+	collectors := []prometheus.Collector{n.Coverage, n.followed}
+	if n.peerNode != nil {
+		collectors = append(collectors, n.peerNode.Collectors()...)
+	}
+	for _, c := range collectors {
 		if err := metrics.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
@@ -330,7 +347,7 @@ func (n *Network) follow(_ uint64, sets map[ids.ID]*validators.Set) {
 // Run runs the network until ctx ends.
 func (n *Network) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if n.role.Connects() {
+	if n.role.Connects() || n.peerNode != nil {
 		g.Go(func() error { return n.connect(ctx) })
 	}
 	if n.indexed.Load() != nil {
@@ -380,6 +397,9 @@ func (n *Network) connect(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return n.Peers.Run(ctx) })
 	g.Go(func() error { return n.Resolver.Run(ctx) })
+	if n.peerNode != nil {
+		g.Go(func() error { return n.peerNode.Run(ctx, n.Peers) })
+	}
 	g.Go(func() error {
 		warn(ctx, n.Ready, n.log)
 		return nil
@@ -465,6 +485,9 @@ func (n *Network) Ready() error {
 		return nil
 	}
 	height, ok := n.Resolver.LastHeight()
+	if !ok && n.peerNode != nil {
+		return n.peerNode.Ready()
+	}
 	if !ok {
 		return ErrNoHeight
 	}

@@ -24,7 +24,7 @@ func Open(ctx context.Context, o Options, claim func(name string, id uint32) err
 	if n := o.Config.RequestsPerSecond; n > 0 {
 		o.rate = node.NewRate(n)
 	}
-	client, err := NewClient(o)
+	client, err := NewClient(&o)
 	if err != nil {
 		return nil, err
 	}

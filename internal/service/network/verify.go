@@ -10,7 +10,7 @@ import (
 // a name, a configuration, a log and the store.
 func Verify(ctx context.Context, options Options, o primary.VerifyOptions, tell func(primary.Verification)) error {
 	n := &Network{Name: options.Name, log: options.Log}
-	client, err := NewClient(options)
+	client, err := NewClient(&options)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,73 @@
+package peernode
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/vms/proposervm/acp181"
+	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+)
+
+// epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the chain
+// tell that block as those of the primary network tell the P-Chain's.
+func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
+	peers, weights, err := n.votersOf(ctx, chainID)
+	if err != nil {
+		return proposer.Epoch{}, err
+	}
+	p, err := ask(ctx, peers, chainID, weights, "chain's validators", n.disputed)
+	if err != nil {
+		return proposer.Epoch{}, fmt.Errorf("finding the last block of chain %s: %w", chainID, err)
+	}
+	var last proposer.SignedBlock
+	for _, tip := range p.accepted {
+		b, err := signedBlock(ctx, peers, chainID, tip, p.holders[tip])
+		if err != nil {
+			return proposer.Epoch{}, fmt.Errorf("reading the last block of chain %s: %w", chainID, err)
+		}
+		if last == nil || b.Timestamp().After(last.Timestamp()) {
+			last = b
+		}
+	}
+	return acp181.NewEpoch(n.o.Upgrades, last.PChainHeight(), last.PChainEpoch(), last.Timestamp(), time.Now()), nil
+}
+
+// votersOf returns the validators of a chain, with their weights.
+func (n *Node) votersOf(ctx context.Context, chainID ids.ID) (Peers, map[ids.NodeID]uint64, error) {
+	n.mu.RLock() // Run waits with closing the chain
+	defer n.mu.RUnlock()
+	if err := n.readyLocked(); err != nil {
+		return nil, nil, err
+	}
+	subnetID, err := n.chain.SubnetOf(ctx, chainID)
+	if err != nil {
+		return nil, nil, err
+	}
+	weights, err := weightsOf(ctx, n.chain, subnetID)
+	return n.peers, weights, err
+}
+
+// signedBlock returns a believed block or, for a block that only decides about its parent, that parent: it has the same
+// time, height and epoch.
+func signedBlock(ctx context.Context, peers Peers, chainID, id ids.ID, holders []ids.NodeID) (proposer.SignedBlock, error) {
+	var failure error
+	for _, nodeID := range holders[:min(len(holders), 3)] {
+		b, err := peers.Container(ctx, nodeID, chainID, id)
+		if err != nil {
+			failure = err
+			continue
+		}
+		parsed, err := proposer.ParseWithoutVerification(b)
+		if err != nil || parsed.ID() != id {
+			failure = fmt.Errorf("%s did not send block %s", nodeID, id)
+			continue
+		}
+		if signed, ok := parsed.(proposer.SignedBlock); ok {
+			return signed, nil
+		}
+		return signedBlock(ctx, peers, chainID, parsed.ParentID(), holders)
+	}
+	return nil, failure
+}
