@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/database"
@@ -23,11 +25,13 @@ import (
 
 const (
 	// pollInterval is the time between two questions for the tip.
-	pollInterval = 500 * time.Millisecond
+	pollInterval = time.Second
 	// containerTimeout bounds one request for blocks.
 	containerTimeout = 10 * time.Second
 	// rest is how long a node that sent something wrong, or nothing, is not asked for blocks.
 	rest = 30 * time.Second
+	// tellAgain is the least time between two log lines of a kind.
+	tellAgain = 10 * time.Second
 	// maxKnown bounds the containers that are remembered.
 	maxKnown = 1024
 )
@@ -43,33 +47,35 @@ type follower struct {
 	blocks *spool
 	known  set.Set[ids.ID] // containers of executed blocks, not all
 	failed map[ids.NodeID]time.Time
+	told   time.Time // when progress was logged last
 }
 
 func newFollower(n *Node, peers Peers, chain *pchainvm.Chain, db database.Database) *follower {
 	return &follower{
 		node: n, peers: peers, chain: chain, blocks: &spool{prefixdb.New([]byte("blocks"), db)},
-		known: set.Set[ids.ID]{}, failed: make(map[ids.NodeID]time.Time),
+		known: set.Set[ids.ID]{}, failed: make(map[ids.NodeID]time.Time), told: time.Now(),
 	}
 }
 
 // run follows the chain until ctx ends. It returns nil then, and an error if the state cannot be written or is of
 // another network.
 func (f *follower) run(ctx context.Context) error {
-	told := ""
+	var told string
+	var toldAt time.Time
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.step(ctx)
-		var fatal *fatalError
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
-		case errors.As(err, &fatal):
+		}
+		if fatal := (*fatalError)(nil); errors.As(err, &fatal) {
 			return fatal.err
-		case err != nil && err.Error() != told:
-			told = err.Error()
-			f.node.log.Warn("the tip of the P-Chain is not known; asking again", slog.Any("error", err))
-		case err == nil:
+		}
+		if err == nil {
 			told = ""
+		} else if text := err.Error(); text != told && time.Since(toldAt) > tellAgain {
+			told, toldAt = text, time.Now()
+			f.node.log.Warn("the P-Chain cannot be followed; trying again", slog.Any("error", err))
 		}
 		f.node.change(func(s *Status) { s.Err = err })
 		select {
@@ -78,6 +84,17 @@ func (f *follower) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// progress tells the status and, now and then, the log how far a long download or execution is.
+func (f *follower) progress(change func(*Status)) {
+	f.node.change(change)
+	if time.Since(f.told) < tellAgain {
+		return
+	}
+	f.told = time.Now()
+	s := f.node.Status()
+	f.node.log.Info("following the P-Chain", slog.Uint64("height", s.Height), slog.Uint64("tip", s.Target), slog.Uint64("lowestDownloaded", s.Lowest))
 }
 
 // fatalError ends Run.
@@ -111,7 +128,7 @@ func (f *follower) step(ctx context.Context) error {
 			return err
 		}
 	}
-	f.node.change(func(s *Status) { s.Confirmed, s.Target = time.Now(), s.Height })
+	f.node.change(func(s *Status) { s.Confirmed, s.Target, s.Lowest = time.Now(), s.Height, s.Height })
 	return nil
 }
 
@@ -152,26 +169,31 @@ func (f *follower) advance(ctx context.Context, d descent, holders []ids.NodeID)
 	if err != nil {
 		return &fatalError{err}
 	}
-	for {
+	for d.wanted != ids.Empty {
 		found, complete, err := f.fetch(ctx, &d, holders, last, height)
 		if err != nil {
 			return err
 		}
-		if complete && len(found) == 0 && d.height <= height {
-			return f.finish(d)
+		if complete {
+			d.wanted = ids.Empty
 		}
-		f.node.change(func(s *Status) { s.Target = max(s.Target, d.height) })
+		f.progress(func(s *Status) { s.Target, s.Lowest = d.height, lowestOf(found, s.Lowest) })
 		if err := f.blocks.put(d, found); err != nil {
 			return &fatalError{err}
-		}
-		if complete {
-			break
 		}
 	}
 	if err := f.execute(ctx, height+1, d.height); err != nil {
 		return err
 	}
 	return f.finish(d)
+}
+
+// lowestOf returns the lowest height of blocks, or otherwise if there is none.
+func lowestOf(found map[uint64][]byte, otherwise uint64) uint64 {
+	if len(found) == 0 {
+		return otherwise
+	}
+	return slices.Min(slices.Collect(maps.Keys(found)))
 }
 
 // finish ends a download.
@@ -310,7 +332,7 @@ func (f *follower) execute(ctx context.Context, from, to uint64) error {
 		if err != nil {
 			return &fatalError{err}
 		}
-		f.node.change(func(s *Status) { s.Height = h })
+		f.progress(func(s *Status) { s.Height = h })
 	}
 	return nil
 }

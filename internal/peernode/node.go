@@ -66,8 +66,9 @@ type Node struct {
 
 // Status is how far a Node is.
 type Status struct {
-	// Height is that of the last executed block, and Target that of the tip while blocks below it are missing.
-	Height, Target uint64
+	// Height is that of the last executed block. While blocks are missing, Target is the height of the tip, and Lowest that
+	// of the lowest block that was downloaded: blocks come from the tip downwards.
+	Height, Target, Lowest uint64
 	// Confirmed is when the voters last confirmed the tip, and everything up to it was executed. It is zero until the
 	// chain is executed to its tip for the first time.
 	Confirmed time.Time
@@ -182,6 +183,8 @@ func (s Status) ready() error {
 		return nil
 	case s.Err != nil:
 		return fmt.Errorf("%w: it is at height %d; %w", ErrBehind, s.Height, s.Err)
+	case s.Lowest > s.Height+1:
+		return fmt.Errorf("%w: %d of %d blocks are downloaded", ErrBehind, s.Target-s.Lowest+1, s.Target-s.Height)
 	case s.Target > s.Height:
 		return fmt.Errorf("%w: it is at height %d of %d", ErrBehind, s.Height, s.Target)
 	}

@@ -5,18 +5,25 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 
 	"quorate/internal/chain/genesis"
 )
@@ -193,4 +200,159 @@ func TestResumes(t *testing.T) {
 	n.spoil = nil
 	run(t, o, n, confirmedAt(len(r.P)))
 	require.LessOrEqual(t, n.asked, 3+(len(r.P)-11+4)/5+2, "blocks were downloaded again")
+}
+
+// TestKilled ends the process at several heights of the execution. What follows is executed once.
+func TestKilled(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	o := options(r, g, n)
+	o.Dir = t.TempDir()
+	for height := 1; height < len(r.P); height += 4 {
+		node, err := New(o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- node.Run(ctx, n) }()
+		for node.Status().Height < uint64(height) {
+			runtime.Gosched()
+		}
+		cancel()
+		require.NoError(t, <-ended)
+	}
+	run(t, o, n, confirmedAt(len(r.P)))
+}
+
+// TestFaultyNodes has two of five nodes send something else than what is asked for.
+func TestFaultyNodes(t *testing.T) {
+	r, g := record(t)
+	for name, spoil := range map[string]func([][]byte) ([][]byte, error){
+		"nothing":            func([][]byte) ([][]byte, error) { return nil, nil },
+		"no answer":          func([][]byte) ([][]byte, error) { return nil, errors.New("no answer") },
+		"garbage":            func([][]byte) ([][]byte, error) { return [][]byte{{1, 2, 3}, nil}, nil },
+		"another block":      func([][]byte) ([][]byte, error) { return r.P[3:4], nil },
+		"garbage at the end": func(all [][]byte) ([][]byte, error) { return append(slices.Clone(all[:1]), []byte("x"), nil), nil },
+		"a gap": func(all [][]byte) ([][]byte, error) {
+			return slices.Delete(slices.Clone(all), min(1, len(all)), min(2, len(all))), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(r, g)
+			n.spoil = func(nodeID ids.NodeID, all [][]byte) ([][]byte, error) {
+				if slices.Index(n.nodes, nodeID) < 2 {
+					return spoil(all)
+				}
+				return all, nil
+			}
+			run(t, options(r, g, n), n, confirmedAt(len(r.P)))
+		})
+	}
+}
+
+// TestTipNeedsStake has nodes disagree about the tip.
+func TestTipNeedsStake(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	n.accept(20)
+	n.accept(len(r.P), n.nodes[0]) // a fifth of the stake is ahead, or lies
+	followed := run(t, options(r, g, n), n, confirmedAt(20))
+	require.NoError(t, followed.Ready()) // its answers are right for a while
+	require.Positive(t, testutil.ToFloat64(followed.disputed))
+
+	n.accept(len(r.P), n.nodes[1])
+	n.accept(0, n.nodes[2:]...) // which says nothing
+	run(t, options(r, g, n), n, func(s Status) bool {
+		require.Zero(t, s.Height)
+		return s.Err != nil && strings.Contains(s.Err.Error(), "at most 40 % of their stake has accepted one block, 80 % must")
+	})
+
+	n.accept(len(r.P))
+	for _, nodeID := range n.nodes[:3] {
+		n.offline[nodeID] = true
+	}
+	run(t, options(r, g, n), n, func(s Status) bool {
+		require.Zero(t, s.Height)
+		return s.Err != nil && strings.Contains(s.Err.Error(), "connected to 40 % of the weight")
+	})
+}
+
+// TestOtherChain has a network whose chain does not have what was executed.
+func TestOtherChain(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	n.accept(20)
+	o := options(r, g, n)
+	o.Dir = t.TempDir()
+	run(t, o, n, confirmedAt(20))
+	for name, height := range map[string]uint64{"the same height": 20, "the next height": 21} {
+		other, err := block.NewBanffStandardBlock(time.Now(), ids.ID{1}, height, nil)
+		require.NoError(t, err)
+		n := newNetwork(&recording{P: [][]byte{other.Bytes()}}, g)
+		node, err := New(o)
+		require.NoError(t, err)
+		require.ErrorIs(t, node.Run(t.Context(), n), errOther, name)
+	}
+}
+
+// call makes a call to a node, and returns the status and the response.
+func call(t testing.TB, n *Node, path, method, params string) (int, string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "p2p://network"+path, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := n.RoundTrip(request)
+	require.NoError(t, err)
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, strings.TrimSpace(string(answer))
+}
+
+// TestAnswers has a node answer calls before, while and after it follows the chain.
+func TestAnswers(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	node, err := New(options(r, g, n))
+	require.NoError(t, err)
+	requireBehind := func() {
+		t.Helper()
+		status, answer := call(t, node, "/ext/bc/P", "platform.getHeight", "{}")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Contains(t, answer, "not executed to its tip")
+		status, answer = call(t, node, "/ext/info", "info.getNetworkID", "{}")
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, answer, `"networkID":"12345"`)
+	}
+	requireBehind()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- node.Run(ctx, n) }()
+	require.Eventually(t, func() bool { return confirmedAt(len(r.P))(node.Status()) }, time.Minute, time.Millisecond)
+
+	_, answer := call(t, node, "/ext/bc/P", "platform.getHeight", "{}")
+	require.JSONEq(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"result":{"height":"%d"}}`, len(r.P)), answer)
+	_, answer = call(t, node, "/ext/bc/P", "platform.getCurrentValidators", "{}")
+	require.Contains(t, answer, n.nodes[0].String())
+	require.NotContains(t, answer, "uptime")
+	require.NotContains(t, answer, "connected")
+	for _, method := range []string{"platform.issueTx", "platform.getUTXOs", "platform.getBalance", "platform.sampleValidators", "admin.peers"} {
+		status, answer := call(t, node, "/ext/bc/P", method, "{}")
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, answer, "rpc: can't find method", method)
+	}
+	_, answer = call(t, node, "/ext/info", "info.getBlockchainID", `{"alias":"C"}`)
+	require.Contains(t, answer, g.CChainID.String())
+	_, answer = call(t, node, "/ext/info", "info.getNodeID", `{}`)
+	require.Contains(t, answer, "can't find method")
+	status, _ := call(t, node, "/ext/bc/C/rpc", "eth_blockNumber", "[]")
+	require.Equal(t, http.StatusNotFound, status)
+	status, _ = call(t, node, "/ext/index/P/block", "index.getLastAccepted", "{}")
+	require.Equal(t, http.StatusNotFound, status)
+	status, answer = call(t, node, "/ext/bc/P/proposervm", "proposervm.getCurrentEpoch", "{}")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, answer, `"pChainHeight"`)
+
+	cancel()
+	require.NoError(t, <-ended)
+	requireBehind()
 }

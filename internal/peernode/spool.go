@@ -13,7 +13,7 @@ import (
 // survives the process, so that what was downloaded is not asked for again.
 type spool struct{ db database.Database }
 
-// descent is how far a download has come: the container at the top, and the one that is wanted next.
+// descent is how far a download has come: the container at the top, and the one that is wanted next, empty if none is.
 type descent struct {
 	top    ids.ID
 	height uint64 // of top

@@ -45,6 +45,9 @@ type Options struct {
 	Log      *slog.Logger
 }
 
+// caches sizes the VM's caches of blocks and transactions, in bytes (avalanchego, vms/platformvm/config).
+var caches = []byte(`{"block-cache-size": 4194304, "tx-cache-size": 8388608}`)
+
 // ErrNotNext means that a block does not follow the last executed one.
 var ErrNotNext = errors.New("block does not follow the last executed block")
 
@@ -91,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Chain, error) {
 	c.ctx.ValidatorState = c.vm
 	c.ctx.Lock.Lock()
 	defer c.ctx.Lock.Unlock()
-	if err := c.vm.Initialize(ctx, c.ctx, o.Database, o.Genesis, nil, nil, nil, nobody{}); err != nil {
+	if err := c.vm.Initialize(ctx, c.ctx, o.Database, o.Genesis, nil, caches, nil, nobody{}); err != nil {
 		return nil, fmt.Errorf("opening the state of the P-Chain: %w", err)
 	}
 	if err := c.vm.SetState(ctx, snow.Bootstrapping); err != nil {
