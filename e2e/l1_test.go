@@ -279,6 +279,16 @@ func TestL1Messages(t *testing.T) {
 		s.requireMessage(ctx, l.conversionTx, s.converted(l))
 	})
 
+	s.run("a service without nodes signs what follows from transactions, too", func(t *testing.T) {
+		before := s.service
+		defer func() { s.service = before }()
+		s.service = startWithoutNodes(t, ctx, program, network)
+		s.requireMessage(ctx, l.conversionTx, s.converted(l))
+		s.requireMessage(ctx, registration, s.registration(validationID, false))
+		s.requireRefusal(ctx, l.id.String(), http.StatusBadRequest, "NO_WARP_MESSAGE", "CreateSubnetTx")
+		s.service.compareSets(ctx, node)
+	})
+
 	s.run("the command signs what follows from a transaction, too", func(t *testing.T) {
 		want := s.registration(validationID, false)
 		for _, from := range [][]string{

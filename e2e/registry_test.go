@@ -194,6 +194,7 @@ func TestRegistry(t *testing.T) {
 		{"listL1Validators", map[string]any{}},
 		{"listL1Validators", map[string]any{"subnetId": subnetID.String(), "includeInactiveL1Validators": true}},
 	})
+	require.Greater(t, startWithoutNodes(t, ctx, program, network).compareSets(ctx, node), uint64(comparedHeights))
 }
 
 // compareValidators compares the active validators of the primary network with the node's.

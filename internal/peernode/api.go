@@ -66,7 +66,7 @@ func (s *infoService) Upgrades(_ *http.Request, _ *struct{}, reply *upgrade.Conf
 // offered are the methods of the P-Chain's API that the executed blocks decide. Others need a node: a transaction
 // cannot be issued here, and nobody measures uptimes.
 var offered = set.Of(
-	"getBlock", "getBlockByHeight", "getHeight", "getProposedHeight", "getTimestamp", "getTx",
+	"getBlock", "getBlockByHeight", "getHeight", "getProposedHeight", "getTimestamp", "getTx", "getTxStatus",
 	"getValidatorsAt", "getAllValidatorsAt", "getCurrentValidators", "getL1Validator", "getTotalStake", "getMinStake", "getCurrentSupply",
 	"getSubnet", "getSubnets", "getBlockchains", "validatedBy", "validates", "getStakingAssetID",
 	"getRewardUTXOs", "getValidatorFeeConfig", "getValidatorFeeState", "getFeeConfig", "getFeeState",

@@ -331,6 +331,10 @@ func TestAnswers(t *testing.T) {
 
 	_, answer := call(t, node, "/ext/bc/P", "platform.getHeight", "{}")
 	require.JSONEq(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"result":{"height":"%d"}}`, len(r.P)), answer)
+	_, answer = call(t, node, "/ext/bc/P", "platform.getTxStatus", fmt.Sprintf(`{"txID":%q}`, g.Validators[0].ID()))
+	require.Contains(t, answer, `"status":"Committed"`)
+	_, answer = call(t, node, "/ext/bc/P", "platform.getTxStatus", fmt.Sprintf(`{"txID":%q}`, ids.ID{1}))
+	require.Contains(t, answer, `"status":"Unknown"`)
 	_, answer = call(t, node, "/ext/bc/P", "platform.getCurrentValidators", "{}")
 	require.Contains(t, answer, n.nodes[0].String())
 	require.NotContains(t, answer, "uptime")

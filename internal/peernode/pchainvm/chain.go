@@ -190,6 +190,10 @@ func (c *Chain) Execute(ctx context.Context, block []byte) error {
 	if err := b.Accept(ctx); err != nil {
 		return fmt.Errorf("executing block %s of the P-Chain at height %d: %w", b.ID(), b.Height(), err)
 	}
+	// The API answers about what follows the preferred block.
+	if err := c.vm.SetPreference(ctx, b.ID()); err != nil {
+		return fmt.Errorf("preferring block %s of the P-Chain: %w", b.ID(), err)
+	}
 	return nil
 }
 
