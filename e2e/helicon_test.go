@@ -220,6 +220,7 @@ func TestHelicon(t *testing.T) {
 	require.Eventually(t, func() bool { return len(validators(ending.nodeID)) == 0 }, 2*time.Minute, 200*time.Millisecond, "the validator does not stop")
 	require.Len(t, validators(lasting.nodeID), 1)
 	require.Empty(t, validators(absent.nodeID))
+	startWithoutNodes(t, ctx, n.program, network).compareSets(ctx, n.node)
 	n.awaitRecord(t, ctx)
 	t.Logf("renewed until %s: %v", time.Since(start), validators(lasting.nodeID))
 

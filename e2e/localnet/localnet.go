@@ -295,7 +295,7 @@ func (n *Network) launch(i int) {
 	if n.options.Stakers > 0 {
 		args = append(args, "--genesis-file="+n.GenesisFile())
 	}
-	if i < n.stakers() {
+	if i < n.Stakers() {
 		args = append(args,
 			fmt.Sprintf("--staking-tls-cert-file=%s/staker%d.crt", n.keys, i+1),
 			fmt.Sprintf("--staking-tls-key-file=%s/staker%d.key", n.keys, i+1),
@@ -333,8 +333,11 @@ func (n *Network) launch(i int) {
 	}()
 }
 
-// stakers is the number of validators from the genesis.
-func (n *Network) stakers() int { return cmp.Or(n.options.Stakers, Size) }
+// Stakers is the number of validators from the genesis.
+func (n *Network) Stakers() int { return cmp.Or(n.options.Stakers, Size) }
+
+// Upgrades are those that the nodes were started with; nil are the ones that they have built in.
+func (n *Network) Upgrades() map[string]any { return n.options.Upgrades }
 
 // GenesisFile is where the genesis is that the nodes were started with, if it is not
 // built in.

@@ -44,6 +44,9 @@ type Network struct {
 	EVMIndexes []evm.Optional `yaml:"evm_indexes"`
 	// GenesisFile is what the nodes of a private network were started with.
 	GenesisFile string `yaml:"genesis_file"`
+	// UpgradeFile has the upgrade times of a private network that is followed over the peer-to-peer network, as its nodes
+	// were started with (--upgrade-file); empty stands for the library's.
+	UpgradeFile string `yaml:"upgrade_file"`
 	// XChainTimes is a file with the times of X-Chain transactions and vertices from before
 	// Cortina; see package times.
 	XChainTimes string `yaml:"x_chain_times"`

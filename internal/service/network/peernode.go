@@ -1,6 +1,9 @@
 package network
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
@@ -33,7 +36,11 @@ func newPeerNode(o Options) (*peernode.Node, error) {
 	if o.Dir != "" {
 		dir = filepath.Join(o.Dir, "pchain")
 	}
-	return peernode.New(peernode.Options{Genesis: g, Upgrades: upgrade.GetConfig(g.NetworkID), Dir: dir, Beacons: beacons, Log: o.Log})
+	upgrades, err := configuredUpgrades(g.NetworkID, o.Config.UpgradeFile)
+	if err != nil {
+		return nil, err
+	}
+	return peernode.New(peernode.Options{Genesis: g, Upgrades: upgrades, Dir: dir, Beacons: beacons, Log: o.Log})
 }
 
 // configuredGenesis returns the genesis of the configured file, or of the public network of the name.
@@ -43,4 +50,24 @@ func configuredGenesis(o Options) (*genesis.Genesis, error) {
 	}
 	id, _ := networks.PublicID(o.Name)
 	return genesis.FromConfig(avagenesis.GetConfig(id))
+}
+
+// configuredUpgrades returns the upgrade times of a network, from a file if there is one.
+func configuredUpgrades(networkID uint32, file string) (upgrade.Config, error) {
+	upgrades := upgrade.GetConfig(networkID)
+	if file == "" {
+		return upgrades, nil
+	}
+	content, err := os.ReadFile(file)
+	if err == nil {
+		upgrades = upgrade.Config{}
+		err = json.Unmarshal(content, &upgrades)
+	}
+	if err == nil {
+		err = upgrades.Validate()
+	}
+	if err != nil {
+		return upgrade.Config{}, fmt.Errorf("upgrade_file cannot be used: %w", err)
+	}
+	return upgrades, nil
 }
