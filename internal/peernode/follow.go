@@ -145,13 +145,9 @@ func (f *follower) voters(ctx context.Context) (weights map[ids.NodeID]uint64, w
 	return weights, "validators", err
 }
 
-// weightsOf returns the weights of a subnet's validators after the last executed block.
+// weightsOf returns the weights of a subnet's current validators.
 func weightsOf(ctx context.Context, chain *pchainvm.Chain, subnetID ids.ID) (map[ids.NodeID]uint64, error) {
-	_, height, err := chain.LastAccepted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set, err := chain.Validators(ctx, subnetID, height)
+	set, err := chain.CurrentValidators(ctx, subnetID)
 	if err != nil {
 		return nil, err
 	}

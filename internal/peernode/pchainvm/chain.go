@@ -146,10 +146,15 @@ func (c *Chain) lastAccepted(ctx context.Context) (id ids.ID, height uint64, err
 	return id, b.Height(), nil
 }
 
-// Validators returns the validators of a subnet at a height, which must not be above the last executed block.
-func (c *Chain) Validators(ctx context.Context, subnetID ids.ID, height uint64) (map[ids.NodeID]*validators.GetValidatorOutput, error) {
+// CurrentValidators returns the validators of a subnet after the last block whose changes are made. While the last
+// executed block is a proposal, that is its parent: the block that decides about a proposal makes the changes of both.
+func (c *Chain) CurrentValidators(ctx context.Context, subnetID ids.ID) (map[ids.NodeID]*validators.GetValidatorOutput, error) {
 	c.ctx.Lock.Lock()
 	defer c.ctx.Lock.Unlock()
+	height, err := c.vm.GetCurrentHeight(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the height of the P-Chain: %w", err)
+	}
 	set, err := c.vm.GetValidatorSet(ctx, height, subnetID)
 	if err != nil {
 		return nil, fmt.Errorf("finding the validators of %s at P-Chain height %d: %w", subnetID, height, err)
