@@ -108,7 +108,7 @@ func (f *follower) step(ctx context.Context) error {
 	if d, ok, err := f.blocks.descent(); err != nil {
 		return &fatalError{err}
 	} else if ok {
-		if err := f.advance(ctx, d, nil); err != nil {
+		if err := f.resume(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -130,6 +130,29 @@ func (f *follower) step(ctx context.Context) error {
 	}
 	f.node.change(func(s *Status) { s.Confirmed, s.Target, s.Lowest = time.Now(), s.Height, s.Height })
 	return nil
+}
+
+// resume continues an unfinished download. It drops a complete one that does not begin after the last executed block. That
+// happens when the process ends after a proposal: the VM stores a proposal with the block that decides about it.
+func (f *follower) resume(ctx context.Context, d descent) error {
+	_, height, err := f.chain.LastAccepted(ctx)
+	if err != nil {
+		return &fatalError{err}
+	}
+	if d.wanted == ids.Empty && d.height > height {
+		b, err := f.blocks.block(height + 1)
+		if err == nil && b == nil {
+			err = f.blocks.finish()
+			if err == nil {
+				return nil
+			}
+		}
+		if err != nil {
+			return &fatalError{err}
+		}
+		f.node.change(func(s *Status) { s.Target, s.Lowest = d.height, height+1 })
+	}
+	return f.advance(ctx, d, nil)
 }
 
 // voters returns the nodes that decide about the tip, and what they are.

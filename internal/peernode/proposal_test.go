@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/database/prefixdb"
 )
 
 // proposal is the height of a proposal in the recording. The block above it decides about it.
@@ -38,4 +39,28 @@ func TestProposalIsTip(t *testing.T) {
 	require.Eventually(t, func() bool { return confirmedAt(len(r.P))(node.Status()) }, 10*time.Second, time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// TestKilledAfterProposal ends the process when a proposal was executed, and the block that decides about it was
+// downloaded. The VM then begins at the block below the proposal.
+func TestKilledAfterProposal(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	o := options(r, g, n)
+	o.Dir = t.TempDir()
+	n.accept(proposal)
+	run(t, o, n, confirmedAt(proposal))
+	db, err := openDatabase(o.Dir)
+	require.NoError(t, err)
+	decision := open(r.P[proposal])
+	blocks := &spool{prefixdb.New([]byte("blocks"), db)}
+	require.NoError(t, blocks.put(descent{top: decision.ID, height: proposal + 1}, map[uint64][]byte{proposal + 1: decision.Block}))
+	require.NoError(t, db.Close())
+	n.accept(len(r.P))
+	node, err := New(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	require.NoError(t, node.Run(ctx, n))
+	require.EqualValues(t, len(r.P), node.Status().Height)
 }
