@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/database/memdb"
 	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 
 	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/genesis"
@@ -65,4 +67,20 @@ func TestRealBlocks(t *testing.T) {
 		require.EqualValues(t, i+1, height)
 	}
 	t.Log(len(r.P))
+}
+
+// TestBehindClock executes a block that comes from the future to this machine's clock.
+func TestBehindClock(t *testing.T) {
+	r := record(t)
+	c := open(t, r, memdb.New())
+	first, ok := envelope.Open(r.P[0])
+	require.True(t, ok)
+	parsed, err := block.Parse(block.Codec, first.Block)
+	require.NoError(t, err)
+	standard := parsed.(*block.BanffStandardBlock)
+	future := time.Now().Add(time.Hour)
+	later, err := block.NewBanffStandardBlock(future, standard.PrntID, standard.Hght, standard.Transactions)
+	require.NoError(t, err)
+	require.NoError(t, c.Execute(t.Context(), later.Bytes()))
+	require.WithinDuration(t, time.Now(), c.vm.Clock().Time(), time.Minute, "the clock goes on")
 }
