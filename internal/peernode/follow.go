@@ -128,6 +128,12 @@ func (f *follower) step(ctx context.Context) error {
 			return err
 		}
 	}
+	if p.behind {
+		if time.Since(f.node.Status().Confirmed) < tellAgain {
+			return nil // usually a new block, which nodes accept one after the other
+		}
+		return fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted; wait until those nodes agree", needed)
+	}
 	f.node.change(func(s *Status) { s.Confirmed, s.Target, s.Lowest = time.Now(), s.Height, s.Height })
 	return nil
 }
