@@ -112,14 +112,14 @@ func Open(ctx context.Context, o Options) (*Chain, error) {
 	return c, nil
 }
 
-// limits returns the staking rules of a network. Nodes of private networks may be started with others (avalanchego,
-// flags --min-stake-duration and the like), so there the blocks that the network accepted decide.
+// limits returns the staking rules of a network. Nodes of private networks may be started with other durations
+// (avalanchego, --min-stake-duration and --max-stake-duration), so any is accepted there. The VM checks no other limit
+// after Durango while it bootstraps. MaxValidatorStake bounds what an auto-renewed validator restakes (Helicon).
 func limits(networkID uint32) genesis.StakingConfig {
 	l := genesis.GetStakingConfig(networkID)
 	if networkID != constants.MainnetID && networkID != constants.FujiID {
-		l.MinValidatorStake, l.MinDelegatorStake, l.MinDelegationFee = 0, 0, 0
 		l.MinStakeDuration, l.HeliconMinStakeDuration = 0, 0
-		l.MaxValidatorStake, l.MaxStakeDuration = math.MaxUint64, math.MaxInt64
+		l.MaxStakeDuration = math.MaxInt64
 	}
 	return l
 }

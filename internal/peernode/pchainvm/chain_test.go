@@ -84,3 +84,14 @@ func TestBehindClock(t *testing.T) {
 	require.NoError(t, c.Execute(t.Context(), later.Bytes()))
 	require.WithinDuration(t, time.Now(), c.vm.Clock().Time(), time.Minute, "the clock goes on")
 }
+
+// TestStakeLimits requires the stake limits of nodes on a private network: they bound what is restaked, and the API
+// returns them.
+func TestStakeLimits(t *testing.T) {
+	r := record(t)
+	want, got := avagenesis.GetStakingConfig(r.NetworkID), limits(r.NetworkID)
+	require.Equal(t, want.MaxValidatorStake, got.MaxValidatorStake)
+	require.NotZero(t, got.MaxValidatorStake)
+	require.Equal(t, want.MinValidatorStake, got.MinValidatorStake)
+	require.Equal(t, want.MinDelegatorStake, got.MinDelegatorStake)
+}
