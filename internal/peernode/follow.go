@@ -39,6 +39,9 @@ const (
 // errOther means that the executed chain is not the one that the network has.
 var errOther = errors.New("the network's P-Chain does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
 
+// errNewer means that the believed blocks can be old.
+var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted; wait until those nodes agree", needed)
+
 // follower downloads blocks and executes them. Only one goroutine uses it.
 type follower struct {
 	node   *Node
@@ -132,7 +135,7 @@ func (f *follower) step(ctx context.Context) error {
 		if time.Since(f.node.Status().Confirmed) < tellAgain {
 			return nil // usually a new block, which nodes accept one after the other
 		}
-		return fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted; wait until those nodes agree", needed)
+		return errNewer
 	}
 	f.node.change(func(s *Status) { s.Confirmed, s.Target, s.Lowest = time.Now(), s.Height, s.Height })
 	return nil
