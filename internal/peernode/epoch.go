@@ -10,28 +10,80 @@ import (
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 )
 
+// maxTips bounds the chains whose last blocks are cached.
+const maxTips = 64
+
+// tips finds the last accepted blocks of chains, for one call at a time: a session has few exchanges, and following the
+// P-Chain needs one of them.
+type tips struct {
+	// asking holds a token while nobody asks. Its holder owns the field below.
+	asking chan struct{}
+	cached map[ids.ID]cachedTip
+}
+
+type cachedTip struct {
+	block proposer.SignedBlock
+	until time.Time
+}
+
+func newTips() *tips {
+	t := &tips{asking: make(chan struct{}, 1), cached: make(map[ids.ID]cachedTip)}
+	t.asking <- struct{}{}
+	return t
+}
+
 // epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the chain
 // tell that block as those of the primary network tell the P-Chain's.
 func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
-	peers, weights, err := n.votersOf(ctx, chainID)
-	if err != nil {
+	select {
+	case <-ctx.Done():
+		return proposer.Epoch{}, ctx.Err()
+	case <-n.tips.asking:
+	}
+	defer func() { n.tips.asking <- struct{}{} }()
+	if err := n.Ready(); err != nil {
 		return proposer.Epoch{}, err
 	}
-	p, err := ask(ctx, peers, chainID, weights, "chain's validators", n.disputed)
+	tip, ok := n.tips.cached[chainID]
+	if !ok || !time.Now().Before(tip.until) {
+		last, err := n.lastBlock(ctx, chainID)
+		if err != nil {
+			return proposer.Epoch{}, err
+		}
+		if len(n.tips.cached) >= maxTips {
+			clear(n.tips.cached)
+		}
+		tip = cachedTip{last, time.Now().Add(pollInterval)}
+		n.tips.cached[chainID] = tip
+	}
+	last := tip.block
+	return acp181.NewEpoch(n.o.Upgrades, last.PChainHeight(), last.PChainEpoch(), last.Timestamp(), time.Now()), nil
+}
+
+// lastBlock asks for a chain's last accepted block.
+func (n *Node) lastBlock(ctx context.Context, chainID ids.ID) (proposer.SignedBlock, error) {
+	peers, weights, err := n.votersOf(ctx, chainID)
 	if err != nil {
-		return proposer.Epoch{}, fmt.Errorf("finding the last block of chain %s: %w", chainID, err)
+		return nil, err
+	}
+	p, err := ask(ctx, peers, chainID, weights, "chain's validators", n.disputed)
+	if err == nil && p.behind {
+		err = errNewer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the last block of chain %s: %w", chainID, err)
 	}
 	var last proposer.SignedBlock
 	for _, tip := range p.accepted {
 		b, err := signedBlock(ctx, peers, chainID, tip, p.holders[tip])
 		if err != nil {
-			return proposer.Epoch{}, fmt.Errorf("reading the last block of chain %s: %w", chainID, err)
+			return nil, fmt.Errorf("reading the last block of chain %s: %w", chainID, err)
 		}
 		if last == nil || b.Timestamp().After(last.Timestamp()) {
 			last = b
 		}
 	}
-	return acp181.NewEpoch(n.o.Upgrades, last.PChainHeight(), last.PChainEpoch(), last.Timestamp(), time.Now()), nil
+	return last, nil
 }
 
 // votersOf returns the validators of a chain, with their weights.

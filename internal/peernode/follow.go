@@ -39,6 +39,9 @@ const (
 // errOther means that the executed chain is not the one that the network has.
 var errOther = errors.New("the network's P-Chain does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
 
+// errNewer means that the believed blocks can be old.
+var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted; wait until those nodes agree", needed)
+
 // follower downloads blocks and executes them. Only one goroutine uses it.
 type follower struct {
 	node   *Node
@@ -108,7 +111,7 @@ func (f *follower) step(ctx context.Context) error {
 	if d, ok, err := f.blocks.descent(); err != nil {
 		return &fatalError{err}
 	} else if ok {
-		if err := f.advance(ctx, d, nil); err != nil {
+		if err := f.resume(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -128,8 +131,37 @@ func (f *follower) step(ctx context.Context) error {
 			return err
 		}
 	}
+	if p.behind {
+		if time.Since(f.node.Status().Confirmed) < tellAgain {
+			return nil // usually a new block, which nodes accept one after the other
+		}
+		return errNewer
+	}
 	f.node.change(func(s *Status) { s.Confirmed, s.Target, s.Lowest = time.Now(), s.Height, s.Height })
 	return nil
+}
+
+// resume continues an unfinished download. It drops a complete one that does not begin after the last executed block. That
+// happens when the process ends after a proposal: the VM stores a proposal with the block that decides about it.
+func (f *follower) resume(ctx context.Context, d descent) error {
+	_, height, err := f.chain.LastAccepted(ctx)
+	if err != nil {
+		return &fatalError{err}
+	}
+	if d.wanted == ids.Empty && d.height > height {
+		b, err := f.blocks.block(height + 1)
+		if err == nil && b == nil {
+			err = f.blocks.finish()
+			if err == nil {
+				return nil
+			}
+		}
+		if err != nil {
+			return &fatalError{err}
+		}
+		f.node.change(func(s *Status) { s.Target, s.Lowest = d.height, height+1 })
+	}
+	return f.advance(ctx, d, nil)
 }
 
 // voters returns the nodes that decide about the tip, and what they are.
@@ -145,13 +177,9 @@ func (f *follower) voters(ctx context.Context) (weights map[ids.NodeID]uint64, w
 	return weights, "validators", err
 }
 
-// weightsOf returns the weights of a subnet's validators after the last executed block.
+// weightsOf returns the weights of a subnet's current validators.
 func weightsOf(ctx context.Context, chain *pchainvm.Chain, subnetID ids.ID) (map[ids.NodeID]uint64, error) {
-	_, height, err := chain.LastAccepted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set, err := chain.Validators(ctx, subnetID, height)
+	set, err := chain.CurrentValidators(ctx, subnetID)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,7 @@ type Node struct {
 	log      *slog.Logger
 	info     http.Handler
 	disputed prometheus.Counter
+	tips     *tips
 
 	mu     sync.RWMutex
 	status Status          // guarded by mu
@@ -90,7 +91,7 @@ func New(o Options) (*Node, error) {
 	if len(o.Beacons) == 0 {
 		return nil, errors.New("no nodes to begin with are known; name some in manual_peers")
 	}
-	n := &Node{o: o, log: o.Log, disputed: prometheus.NewCounter(prometheus.CounterOpts{
+	n := &Node{o: o, log: o.Log, tips: newTips(), disputed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quorate_peernode_unconfirmed_tips_total",
 		Help: "Blocks that a node called its last accepted one although not enough of the stake had accepted them. New blocks are among them for a moment.",
 	})}

@@ -276,6 +276,17 @@ func TestTipNeedsStake(t *testing.T) {
 	})
 }
 
+// TestMinorityIsBehind has two of five nodes stay at a block that all have accepted. The others go on. That block is not
+// confirmed as the tip, and the blocks after it do not have enough stake.
+func TestMinorityIsBehind(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	n.accept(20, n.nodes[:2]...)
+	node := run(t, options(r, g, n), n, func(s Status) bool { return s.Height == 20 && s.Err != nil })
+	require.Zero(t, node.Status().Confirmed)
+	require.ErrorContains(t, node.Ready(), "most of the stake asked has a newer block")
+}
+
 // TestOtherChain has a network whose chain does not have what was executed.
 func TestOtherChain(t *testing.T) {
 	r, g := record(t)

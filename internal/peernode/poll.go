@@ -36,6 +36,9 @@ type poll struct {
 	// accepted are the blocks that enough of the stake has accepted. holders are the nodes that have each.
 	accepted []ids.ID
 	holders  map[ids.ID][]ids.NodeID
+	// behind says that at least half of the asked stake named another block as its last one. What is accepted can then be
+	// any ancestor of the tip, because all nodes have accepted those.
+	behind bool
 }
 
 // ask asks voters, who have weights and are called who, for their last accepted block of a chain, and then which of these
@@ -84,6 +87,13 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 			disputed.Inc()
 		}
 	}
+	others := 0.
+	for _, v := range sample {
+		if v.frontier != ids.Empty && !slices.Contains(p.accepted, v.frontier) {
+			others += float64(v.weight)
+		}
+	}
+	p.behind = 2*others >= all
 	if len(p.accepted) == 0 {
 		return nil, fmt.Errorf("the nodes asked do not agree: at most %.0f %% of their stake has accepted one block, %d %% must", math.Floor(100*most/all), needed)
 	}

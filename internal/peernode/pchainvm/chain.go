@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/ava-labs/avalanchego/api/metrics"
 	"github.com/ava-labs/avalanchego/chains"
@@ -20,6 +21,7 @@ import (
 	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow"
+	"github.com/ava-labs/avalanchego/snow/consensus/snowman"
 	"github.com/ava-labs/avalanchego/snow/engine/common"
 	"github.com/ava-labs/avalanchego/snow/uptime"
 	"github.com/ava-labs/avalanchego/snow/validators"
@@ -29,6 +31,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/logging"
 	"github.com/ava-labs/avalanchego/utils/set"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block/executor"
 	"github.com/ava-labs/avalanchego/vms/platformvm/config"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
@@ -108,14 +112,14 @@ func Open(ctx context.Context, o Options) (*Chain, error) {
 	return c, nil
 }
 
-// limits returns the staking rules of a network. Nodes of private networks may be started with others (avalanchego,
-// flags --min-stake-duration and the like), so there the blocks that the network accepted decide.
+// limits returns the staking rules of a network. Nodes of private networks may be started with other durations
+// (avalanchego, --min-stake-duration and --max-stake-duration), so any is accepted there. The VM checks no other limit
+// after Durango while it bootstraps. MaxValidatorStake bounds what an auto-renewed validator restakes (Helicon).
 func limits(networkID uint32) genesis.StakingConfig {
 	l := genesis.GetStakingConfig(networkID)
 	if networkID != constants.MainnetID && networkID != constants.FujiID {
-		l.MinValidatorStake, l.MinDelegatorStake, l.MinDelegationFee = 0, 0, 0
 		l.MinStakeDuration, l.HeliconMinStakeDuration = 0, 0
-		l.MaxValidatorStake, l.MaxStakeDuration = math.MaxUint64, math.MaxInt64
+		l.MaxStakeDuration = math.MaxInt64
 	}
 	return l
 }
@@ -146,10 +150,15 @@ func (c *Chain) lastAccepted(ctx context.Context) (id ids.ID, height uint64, err
 	return id, b.Height(), nil
 }
 
-// Validators returns the validators of a subnet at a height, which must not be above the last executed block.
-func (c *Chain) Validators(ctx context.Context, subnetID ids.ID, height uint64) (map[ids.NodeID]*validators.GetValidatorOutput, error) {
+// CurrentValidators returns the validators of a subnet after the last block whose changes are made. While the last
+// executed block is a proposal, that is its parent: the block that decides about a proposal makes the changes of both.
+func (c *Chain) CurrentValidators(ctx context.Context, subnetID ids.ID) (map[ids.NodeID]*validators.GetValidatorOutput, error) {
 	c.ctx.Lock.Lock()
 	defer c.ctx.Lock.Unlock()
+	height, err := c.vm.GetCurrentHeight(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the height of the P-Chain: %w", err)
+	}
 	set, err := c.vm.GetValidatorSet(ctx, height, subnetID)
 	if err != nil {
 		return nil, fmt.Errorf("finding the validators of %s at P-Chain height %d: %w", subnetID, height, err)
@@ -170,10 +179,10 @@ func (c *Chain) SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, erro
 
 // Execute executes the next block, without its proposer envelope. The caller knows that the network accepted it. The
 // error is ErrNotNext if the block has another parent than the last executed block.
-func (c *Chain) Execute(ctx context.Context, block []byte) error {
+func (c *Chain) Execute(ctx context.Context, bytes []byte) error {
 	c.ctx.Lock.Lock()
 	defer c.ctx.Lock.Unlock()
-	b, err := c.vm.ParseBlock(ctx, block)
+	b, err := c.vm.ParseBlock(ctx, bytes)
 	if err != nil {
 		return fmt.Errorf("reading a block of the P-Chain: %w", err)
 	}
@@ -184,7 +193,10 @@ func (c *Chain) Execute(ctx context.Context, block []byte) error {
 	if b.Parent() != last || b.Height() != height+1 {
 		return fmt.Errorf("%w: block %s at height %d has the parent %s, and block %s at height %d was executed last", ErrNotNext, b.ID(), b.Height(), b.Parent(), last, height)
 	}
-	if err := b.Verify(ctx); err != nil {
+	c.reach(b)
+	err = b.Verify(ctx)
+	c.vm.Clock().Sync()
+	if err != nil {
 		return fmt.Errorf("executing block %s of the P-Chain at height %d: %w", b.ID(), b.Height(), err)
 	}
 	if err := b.Accept(ctx); err != nil {
@@ -195,6 +207,18 @@ func (c *Chain) Execute(ctx context.Context, block []byte) error {
 		return fmt.Errorf("preferring block %s of the P-Chain: %w", b.ID(), err)
 	}
 	return nil
+}
+
+// reach sets the VM's clock to the time of a block if that is later. The VM refuses blocks from the future, but the network
+// compared this one with its own clocks. It requires the lock.
+func (c *Chain) reach(b snowman.Block) {
+	executed, ok := b.(*executor.Block)
+	if !ok {
+		return
+	}
+	if timed, ok := executed.Block.(block.BanffBlock); ok && timed.Timestamp().After(time.Now()) {
+		c.vm.Clock().Set(timed.Timestamp())
+	}
 }
 
 // ServeHTTP serves the VM's API (avalanchego, vms/platformvm, service platform).

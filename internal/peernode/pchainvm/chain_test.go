@@ -127,4 +127,30 @@ func BenchmarkExecute(b *testing.B) {
 		utxo.UTXOID = avax.UTXOID{TxID: tx.ID()}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "blocks/s")
+
+// TestBehindClock executes a block that comes from the future to this machine's clock.
+func TestBehindClock(t *testing.T) {
+	r := record(t)
+	c := open(t, r, memdb.New())
+	first, ok := envelope.Open(r.P[0])
+	require.True(t, ok)
+	parsed, err := block.Parse(block.Codec, first.Block)
+	require.NoError(t, err)
+	standard := parsed.(*block.BanffStandardBlock)
+	future := time.Now().Add(time.Hour)
+	later, err := block.NewBanffStandardBlock(future, standard.PrntID, standard.Hght, standard.Transactions)
+	require.NoError(t, err)
+	require.NoError(t, c.Execute(t.Context(), later.Bytes()))
+	require.WithinDuration(t, time.Now(), c.vm.Clock().Time(), time.Minute, "the clock goes on")
+}
+
+// TestStakeLimits requires the stake limits of nodes on a private network: they bound what is restaked, and the API
+// returns them.
+func TestStakeLimits(t *testing.T) {
+	r := record(t)
+	want, got := avagenesis.GetStakingConfig(r.NetworkID), limits(r.NetworkID)
+	require.Equal(t, want.MaxValidatorStake, got.MaxValidatorStake)
+	require.NotZero(t, got.MaxValidatorStake)
+	require.Equal(t, want.MinValidatorStake, got.MinValidatorStake)
+	require.Equal(t, want.MinDelegatorStake, got.MinDelegatorStake)
 }

@@ -162,7 +162,7 @@ func (n *Network) indexChains(ctx context.Context) error {
 // runIndex runs an index until ctx ends.
 func (n *Network) runIndex(ctx context.Context, i *chainIndex) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if missing := i.chains.Vertices; missing != nil && !n.role.Connects() && n.role.Records() {
+	if missing := i.chains.Vertices; missing != nil && !n.role.Connects() && n.peerNode == nil && n.role.Records() {
 		g.Go(func() error { return n.connectForVertices(ctx, missing) })
 	}
 	g.Go(func() error { return n.recordChains(ctx, i) })
