@@ -25,6 +25,7 @@ import (
 	"quorate/handlers/signing"
 	"quorate/internal/config"
 	"quorate/internal/service/logs"
+	"quorate/internal/node"
 	"quorate/internal/service/network"
 )
 
@@ -370,6 +371,9 @@ func (f nodeFlags) open(ctx context.Context, cmd *cobra.Command, chains []config
 		Dir:     f.dataDir,
 		Log:     logs.NewLogger(f.logLevel, cmd.ErrOrStderr()),
 		Metrics: prometheus.NewRegistry(),
+	}
+	if f.node == node.PeersEndpoint {
+		return nil, nil, usage(errors.New("--node p2p: a command does not live long enough to follow the P-Chain; only serve does"), "Name a node, or a service with --server.")
 	}
 	client, err := network.NewClient(&o)
 	if err != nil {

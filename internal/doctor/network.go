@@ -26,6 +26,9 @@ func examineNetwork(ctx context.Context, name string, o Options) (list []Finding
 	var asking sync.WaitGroup
 	for i, e := range c.Nodes {
 		subjects[i] = &subject{network: c, witness: new(witness)}
+		if e.URL == node.PeersEndpoint {
+			continue // connect follows it
+		}
 		asking.Go(func() { nodes[i] = examineNode(ctx, fmt.Sprintf("%s, node %s", name, e.Shown()), e, subjects[i], o) })
 	}
 	for i, chain := range c.EVM {
@@ -33,7 +36,11 @@ func examineNetwork(ctx context.Context, name string, o Options) (list []Finding
 	}
 	asking.Wait()
 	f := &findings{area: name}
-	networkID = agree(f, name, subjects)
+	if len(c.Nodes) == 1 && c.FollowsPeers() {
+		networkID = followed(ctx, f, name, o)
+	} else {
+		networkID = agree(f, name, subjects)
+	}
 	if networkID != 0 && o.Config.Role.Signs() {
 		connect(ctx, f, name, networkID, o)
 	}
@@ -41,6 +48,19 @@ func examineNetwork(ctx context.Context, name string, o Options) (list []Finding
 		list = append(list, n...)
 	}
 	return append(list, f.list...), networkID
+}
+
+// followed returns the ID of a network that has no node, 0 if its P-Chain cannot be followed.
+func followed(ctx context.Context, f *findings, name string, o Options) (networkID uint32) {
+	client, err := network.NewClient(&network.Options{Name: name, Config: o.Config.Networks[name], Log: o.Log})
+	if err == nil {
+		defer client.Close()
+		networkID, err = client.NetworkID(ctx)
+	}
+	if err != nil {
+		f.fail("P-Chain", config.Redacted(err).Error(), "Correct what it says.")
+	}
+	return networkID
 }
 
 // agree checks that the nodes are of one network, and that none lags behind, and returns the network's ID.
@@ -93,6 +113,10 @@ func connect(ctx context.Context, f *findings, name string, networkID uint32, o 
 	defer cancel()
 	stop := n.Start(waiting, func() bool { return wellConnected(n, subnets) })
 	defer stop()
+	if err := n.Followed(); err != nil {
+		f.warn("P-Chain", fmt.Sprintf("it cannot be followed to its tip within %s: %s", o.Connect, err), "Name a node to examine validators. A service needs longer at its first start, and says at /readyz how far it is.")
+		return
+	}
 	f.ok("address", "only outgoing connections are made: no public address and no open port are needed")
 	for _, subnet := range subnets {
 		check := "validators of subnet " + subnet.String()

@@ -127,6 +127,7 @@ func BenchmarkExecute(b *testing.B) {
 		utxo.UTXOID = avax.UTXOID{TxID: tx.ID()}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "blocks/s")
+}
 
 // TestBehindClock executes a block that comes from the future to this machine's clock.
 func TestBehindClock(t *testing.T) {

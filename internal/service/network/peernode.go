@@ -15,6 +15,14 @@ import (
 	"quorate/internal/peernode"
 )
 
+// Followed returns nil unless the P-Chain is followed over the peer-to-peer network and is not executed to its tip.
+func (n *Network) Followed() error {
+	if n.peerNode == nil {
+		return nil
+	}
+	return n.peerNode.Ready()
+}
+
 // newPeerNode returns what follows the P-Chain over the peer-to-peer network.
 func newPeerNode(o Options) (*peernode.Node, error) {
 	g, err := configuredGenesis(o)
