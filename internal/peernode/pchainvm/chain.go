@@ -193,11 +193,19 @@ func (c *Chain) Execute(ctx context.Context, bytes []byte) error {
 	if b.Parent() != last || b.Height() != height+1 {
 		return fmt.Errorf("%w: block %s at height %d has the parent %s, and block %s at height %d was executed last", ErrNotNext, b.ID(), b.Height(), b.Parent(), last, height)
 	}
-	c.reach(b)
-	err = b.Verify(ctx)
-	c.vm.Clock().Sync()
-	if err != nil {
+	defer c.vm.Clock().Sync()
+	at := timeOf(b)
+	if at.After(time.Now()) {
+		// The VM refuses blocks from the future, but the network compared this one with its own clocks.
+		c.vm.Clock().Set(at)
+	}
+	if err := b.Verify(ctx); err != nil {
 		return fmt.Errorf("executing block %s of the P-Chain at height %d: %w", b.ID(), b.Height(), err)
+	}
+	if !at.IsZero() {
+		// The proposed height is that of the last block which is 30 s old. Without this, all blocks that are executed at
+		// a start count as new.
+		c.vm.Clock().Set(at)
 	}
 	if err := b.Accept(ctx); err != nil {
 		return fmt.Errorf("executing block %s of the P-Chain at height %d: %w", b.ID(), b.Height(), err)
@@ -205,16 +213,14 @@ func (c *Chain) Execute(ctx context.Context, bytes []byte) error {
 	return nil
 }
 
-// reach sets the VM's clock to the time of a block if that is later. The VM refuses blocks from the future, but the network
-// compared this one with its own clocks. It requires the lock.
-func (c *Chain) reach(b snowman.Block) {
-	executed, ok := b.(*executor.Block)
-	if !ok {
-		return
+// timeOf returns the time of a block, zero for one from before Banff.
+func timeOf(b snowman.Block) time.Time {
+	if executed, ok := b.(*executor.Block); ok {
+		if timed, ok := executed.Block.(block.BanffBlock); ok {
+			return timed.Timestamp()
+		}
 	}
-	if timed, ok := executed.Block.(block.BanffBlock); ok && timed.Timestamp().After(time.Now()) {
-		c.vm.Clock().Set(timed.Timestamp())
-	}
+	return time.Time{}
 }
 
 // ServeHTTP serves the VM's API (avalanchego, vms/platformvm, service platform).
