@@ -137,7 +137,7 @@ func (n *Network) exchange(
 	n.mu.RLock()
 	s := n.connected[nodeID]
 	n.mu.RUnlock()
-	if s == nil || !s.beginExchange() {
+	if s == nil || !s.beginExchange(kind) {
 		return nil, ErrNotSent
 	}
 	defer s.endExchange()
@@ -166,15 +166,17 @@ func (n *Network) exchange(
 }
 
 // beginExchange reserves one of the node's exchanges; it reports false if it has none
-// left. The node may then send one message of the largest size beyond its rate limit,
-// so that messages on the same connection do not wait because of an answer that was
-// asked for.
-func (s *session) beginExchange() bool {
+// left. A node that is asked for blocks may then send one message of the largest size
+// beyond its rate limit, so that messages on the same connection do not wait because of
+// an answer that was asked for. Lists of IDs are small.
+func (s *session) beginExchange(kind replyKind) bool {
 	if s.exchanges.Add(1) > maxExchanges {
 		s.exchanges.Add(-1)
 		return false
 	}
-	s.credit.Add(maxMessage)
+	if kind == replyAncestors || kind == replyPut {
+		s.credit.Add(maxMessage)
+	}
 	return true
 }
 

@@ -69,7 +69,7 @@ func (f *follower) run(ctx context.Context) error {
 		began := time.Now()
 		err := f.step(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // ctx ended it
 		}
 		if fatal := (*fatalError)(nil); errors.As(err, &fatal) {
 			return fatal.err

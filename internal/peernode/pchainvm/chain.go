@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/ava-labs/avalanchego/api/metrics"
@@ -58,6 +59,7 @@ var ErrNotNext = errors.New("block does not follow the last executed block")
 // Chain is the P-Chain. It is safe for concurrent use.
 type Chain struct {
 	ctx     *snow.Context
+	lock    sync.Locker // that of ctx, which the VM's API takes too
 	vm      *platformvm.VM
 	handler http.Handler
 }
@@ -96,8 +98,9 @@ func Open(ctx context.Context, o Options) (*Chain, error) {
 		}},
 	}
 	c.ctx.ValidatorState = c.vm
-	c.ctx.Lock.Lock()
-	defer c.ctx.Lock.Unlock()
+	c.lock = &c.ctx.Lock //nolint:staticcheck // the VM has no other
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	if err := c.vm.Initialize(ctx, c.ctx, o.Database, o.Genesis, nil, caches, nil, nobody{}); err != nil {
 		return nil, fmt.Errorf("opening the state of the P-Chain: %w", err)
 	}
@@ -126,15 +129,15 @@ func limits(networkID uint32) genesis.StakingConfig {
 
 // Close closes the chain and its database.
 func (c *Chain) Close() error {
-	c.ctx.Lock.Lock()
-	defer c.ctx.Lock.Unlock()
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	return c.vm.Shutdown(context.Background())
 }
 
 // LastAccepted returns the last executed block.
 func (c *Chain) LastAccepted(ctx context.Context) (id ids.ID, height uint64, err error) {
-	c.ctx.Lock.Lock()
-	defer c.ctx.Lock.Unlock()
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	return c.lastAccepted(ctx)
 }
 
@@ -153,8 +156,8 @@ func (c *Chain) lastAccepted(ctx context.Context) (id ids.ID, height uint64, err
 // CurrentValidators returns the validators of a subnet after the last block whose changes are made. While the last
 // executed block is a proposal, that is its parent: the block that decides about a proposal makes the changes of both.
 func (c *Chain) CurrentValidators(ctx context.Context, subnetID ids.ID) (map[ids.NodeID]*validators.GetValidatorOutput, error) {
-	c.ctx.Lock.Lock()
-	defer c.ctx.Lock.Unlock()
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	height, err := c.vm.GetCurrentHeight(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the height of the P-Chain: %w", err)
@@ -168,8 +171,8 @@ func (c *Chain) CurrentValidators(ctx context.Context, subnetID ids.ID) (map[ids
 
 // SubnetOf returns the subnet that validates a blockchain.
 func (c *Chain) SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, error) {
-	c.ctx.Lock.Lock()
-	defer c.ctx.Lock.Unlock()
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	subnetID, err := c.vm.GetSubnetID(ctx, blockchainID)
 	if err != nil {
 		return ids.Empty, fmt.Errorf("finding the subnet of blockchain %s: %w", blockchainID, err)
@@ -180,8 +183,8 @@ func (c *Chain) SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, erro
 // Execute executes the next block, without its proposer envelope. The caller knows that the network accepted it. The
 // error is ErrNotNext if the block has another parent than the last executed block.
 func (c *Chain) Execute(ctx context.Context, bytes []byte) error {
-	c.ctx.Lock.Lock()
-	defer c.ctx.Lock.Unlock()
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	b, err := c.vm.ParseBlock(ctx, bytes)
 	if err != nil {
 		return fmt.Errorf("reading a block of the P-Chain: %w", err)
@@ -193,11 +196,19 @@ func (c *Chain) Execute(ctx context.Context, bytes []byte) error {
 	if b.Parent() != last || b.Height() != height+1 {
 		return fmt.Errorf("%w: block %s at height %d has the parent %s, and block %s at height %d was executed last", ErrNotNext, b.ID(), b.Height(), b.Parent(), last, height)
 	}
-	c.reach(b)
-	err = b.Verify(ctx)
-	c.vm.Clock().Sync()
-	if err != nil {
+	defer c.vm.Clock().Sync()
+	at := timeOf(b)
+	if at.After(time.Now()) {
+		// The VM refuses blocks from the future, but the network compared this one with its own clocks.
+		c.vm.Clock().Set(at)
+	}
+	if err := b.Verify(ctx); err != nil {
 		return fmt.Errorf("executing block %s of the P-Chain at height %d: %w", b.ID(), b.Height(), err)
+	}
+	if !at.IsZero() {
+		// The proposed height is that of the last block which is 30 s old. Without this, all blocks that are executed at
+		// a start count as new.
+		c.vm.Clock().Set(at)
 	}
 	if err := b.Accept(ctx); err != nil {
 		return fmt.Errorf("executing block %s of the P-Chain at height %d: %w", b.ID(), b.Height(), err)
@@ -209,16 +220,14 @@ func (c *Chain) Execute(ctx context.Context, bytes []byte) error {
 	return nil
 }
 
-// reach sets the VM's clock to the time of a block if that is later. The VM refuses blocks from the future, but the network
-// compared this one with its own clocks. It requires the lock.
-func (c *Chain) reach(b snowman.Block) {
-	executed, ok := b.(*executor.Block)
-	if !ok {
-		return
+// timeOf returns the time of a block, zero for one from before Banff.
+func timeOf(b snowman.Block) time.Time {
+	if executed, ok := b.(*executor.Block); ok {
+		if timed, ok := executed.Block.(block.BanffBlock); ok {
+			return timed.Timestamp()
+		}
 	}
-	if timed, ok := executed.Block.(block.BanffBlock); ok && timed.Timestamp().After(time.Now()) {
-		c.vm.Clock().Set(timed.Timestamp())
-	}
+	return time.Time{}
 }
 
 // ServeHTTP serves the VM's API (avalanchego, vms/platformvm, service platform).
