@@ -22,7 +22,7 @@ import (
 var floors = map[string]int{
 	"client": -1, "internal/cputime": -1, "internal/outbound": -1, "internal/retry": -1, "internal/suggest": -1, "internal/testenv": -1,
 	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
-	"p2p": 1, "validators": 1,
+	"p2p": 1, "validators": 1, "internal/peernode": 1,
 	"aggregator": 2, "internal/index": 2,
 	"internal/webhook": 3,
 	"handlers":         4, "internal/simnet": 4, "internal/measure": 4,
