@@ -59,7 +59,7 @@ function health(status, history) {
   const behind = chains.filter((c) => c.state === "catching up" || c.state === "rebuilding");
   const title = problems.length ? `${problems.length} ${problems.length === 1 ? "problem" : "problems"}` : "All is well";
   const ready = { ready: "Every network is ready to sign.", degraded: "Every network signs, but not all works as it should.", "not ready": "Not every network is ready to sign." }[status.readiness];
-  const failed = (history?.networks ?? []).reduce((a, n) => a + n.failed, 0);
+  const failed = (history?.networks ?? []).reduce((a, n) => a + n.notSigned, 0);
   return [
     h("h2", {}, title),
     h("p", { class: "muted" }, ready, failed ? ` ${number(failed)} ${failed === 1 ? "request was" : "requests were"} not signed in the last hour: see the reasons below.` : null, behind.length ? ` ${behind.map((c) => `${titleOf(c)} of ${c.network}`).join(", ")} ${behind.length === 1 ? "is" : "are"} still being indexed.` : null),
@@ -80,7 +80,7 @@ function figures(status, history) {
   const span = history && history.to - history.from < 3_540_000 ? "since the start" : "in the last hour";
   return [
     figure(`Signed ${span}`, sum((n) => n.signed)),
-    figure(`Not signed ${span}`, sum((n) => n.failed)),
+    figure("Not signed in the last hour", sum((n) => n.notSigned)),
     figure("Median time to sign", most((n) => n.median)),
     figure("99 of 100 within", most((n) => n.p99)),
     figure("Connected validators and peers", number(status.networks.reduce((a, n) => a + n.peers, 0))),
