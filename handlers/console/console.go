@@ -118,6 +118,7 @@ type Console struct {
 	options Options
 	files   map[string]file // by path below /console/
 	feed    *feed
+	started time.Time
 	status  cached
 	timings cached
 	life    context.Context //nolint:containedctx // ends the streams, which would delay shutdown
@@ -143,7 +144,7 @@ func New(o Options) (*Console, error) {
 	if o.Networks == nil {
 		return nil, errors.New("console: Options.Networks is missing")
 	}
-	c := &Console{options: o, files: make(map[string]file), feed: newFeed(), tallies: make(map[string]*tally)}
+	c := &Console{options: o, started: time.Now(), files: make(map[string]file), feed: newFeed(), tallies: make(map[string]*tally)}
 	c.status.make, c.timings.make, c.counters.make = c.readStatus, c.readLatency, c.readCounters
 	c.hour, c.day = ring{step: sampleInterval, span: hour}, ring{step: longInterval, span: day}
 	c.life, c.end = context.WithCancel(context.Background())

@@ -114,10 +114,10 @@ function latest({ network, live }) {
 
 /** The subnets that a node is a validator of, and its connection. */
 async function validator({ network, text: nodeId }) {
-  const { validators } = await ask(`api/validators?${new URLSearchParams({ network, node: nodeId })}`);
+  const { validators, started } = await ask(`api/validators?${new URLSearchParams({ network, node: nodeId })}`);
   if (!validators.length) return h("p", { class: "muted" }, "It is in no validator set now.");
   const one = validators[0];
-  return [facts([["Validator", copied(nodeId)]]), connection(one),
+  return [facts([["Validator", copied(nodeId)]]), connection(one, started),
     table("Subnets", ["Subnet", { title: "Weight", right: true }, { title: "Share", right: true }], validators.map((v) => [
       subnet(network, v.subnetId), weight(v.weight, v.subnetId), percent(share(v.weight, v.totalWeight), 2)]))];
 }
