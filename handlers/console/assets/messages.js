@@ -39,7 +39,7 @@ export function messages(main, live, query) {
     h("div", { class: "field" }, h("label", { for: "messages-network" }, "Network"), network),
     h("div", { class: "buttons" }, example, h("button", { type: "submit", class: "primary" }, "Filter")));
   const list = h("section", { class: "card", id: "archive", "aria-label": "Messages" }, h("p", { class: "muted" }, "…"));
-  main.append(form, list, verifier(() => network.value));
+  main.append(form, verifier(() => network.value), list);
 
   function go() {
     const next = { network: network.value };
@@ -106,7 +106,7 @@ export function messages(main, live, query) {
   const failedRow = (f) => [when(f.at), source(network.value, f.sourceBlockchainId), h("span", {}, f.payload.title),
     f.outcomes ? percent(share(f.outcomes.signedWeight, f.outcomes.totalWeight)) : "—", ORIGINS[f.origin] ?? "Not known",
     h("details", { class: "failed" }, h("summary", {}, h("span", { class: "badge", "data-state": "bad" }, f.code)),
-      h("p", { class: "wrap" }, f.message), h("p", { class: "muted" }, `${f.outcomes ? `P-Chain height ${number(f.outcomes.pChainHeight)}, subnet ${name(f.outcomes.signingSubnetId, 8, 5)}. ` : ""}It took ${milliseconds(f.elapsed)}. The message has ${number(f.size)} bytes.`), reasons(f.outcomes)),
+      h("p", { class: "wrap" }, f.message), h("p", { class: "muted" }, f.outcomes ? ["P-Chain height ", number(f.outcomes.pChainHeight), ", ", subnet(network.value, f.outcomes.signingSubnetId), ". "] : null, `It took ${milliseconds(f.elapsed)}. The message has ${number(f.size)} bytes.`), reasons(f.outcomes)),
     f.unsignedMessage ? h("a", { href: `#/rounds?${new URLSearchParams({ network: network.value, message: f.unsignedMessage })}` }, "Try again") : ""];
 
   const gapRow = (m) => ["—", "—", `${number(m.missed)} ${m.failed ? "failed requests" : "signed messages"} could not be stored`, "—", "—", "", ""];
@@ -204,14 +204,14 @@ function verifier(network) {
     if (id.value.trim()) body.signingSubnetId = id.value.trim();
     verify(network(), body, verdict);
   } },
-    h("h2", {}, "Verify a signed message"),
+    h("details", {}, h("summary", {}, h("h2", {}, "Verify a signed message")),
     h("div", { class: "field grow" }, h("label", { for: "signed" }, "Signed message"), text),
     h("div", { class: "fields" },
       h("div", { class: "field" }, h("label", { for: "verify-quorum" }, "Quorum, %"), quorum),
       h("div", { class: "field" }, h("label", { for: "verify-height" }, "P-Chain height"), height),
       h("div", { class: "field grow" }, h("label", { for: "verify-subnet" }, "Signing subnet"), id),
       h("div", { class: "buttons" }, example, h("button", { type: "submit", class: "primary" }, "Verify"))),
-    verdict);
+    verdict));
 }
 
 async function verify(network, body, verdict) {

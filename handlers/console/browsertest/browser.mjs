@@ -179,7 +179,7 @@ await check("the first page is the overview, with the numbers of the API", {}, a
   // The metric counts since the start, the page in the last hour, which is the same here.
   const metrics = await (await fetch(`${operators}/metrics`)).text();
   const counted = metrics.split("\n").filter((l) => l.startsWith("quorate_sign_seconds_count") && l.includes(code)).reduce((a, l) => a + Number(l.split(" ").at(-1)), 0);
-  await page.locator("#failures tr", { hasText: new RegExp(`${code}\\s*${counted}$`) }).waitFor();
+  await page.locator("#failures tr", { hasText: new RegExp(`^${counted}\\s*local\\s*${code}$`) }).waitFor();
   await page.locator("#span").selectOption("day");
   await page.locator("#trend-text", { hasText: "signed and" }).waitFor();
 });
@@ -233,6 +233,7 @@ await check("messages are shown that were signed before the page was opened", { 
   const failed = page.locator("#archive tr", { hasText: "QUORUM_NOT_REACHED" }).first();
   await failed.locator("summary").click();
   await failed.locator("tbody code").first().waitFor();
+  assert.doesNotMatch(await failed.textContent(), /\[object/);
   await page.locator("#archive p", { hasText: /failed requests? (is|are) stored/ }).waitFor();
   await wide(page);
   await shootAll(page, "messages-failed");
@@ -241,6 +242,7 @@ await check("messages are shown that were signed before the page was opened", { 
   // Anybody's signed message is verified.
   await open(page, "messages");
   const form = page.locator("form[aria-label=Verify]");
+  await form.locator("summary").first().click();
   await form.locator("#signed").fill(`0x${signedMessage}`);
   await form.locator("button[type=submit]").click();
   await form.locator(".verdict[data-kind=good]").waitFor();
@@ -277,6 +279,7 @@ await check("each validator's connection is shown, or why there is none", { expe
   await missing.locator("a").first().click();
   await page.locator("section[aria-label=Validator]", { hasText: "no address of them is known" }).waitFor();
   await page.locator("section[aria-label=Validator] td a", { hasText: "Primary network" }).waitFor();
+  assert.equal(await page.locator("h1").textContent(), "Validator");
   await shootAll(page, "validator");
 });
 
@@ -391,6 +394,7 @@ await check("transactions, blocks and assets of the P- and X-Chain have pages", 
   assert.equal(await outputs.count(), whole.emittedUtxos.length);
   await outputs.filter({ hasText: avax(whole.emittedUtxos[0].amount) }).first().waitFor();
   assert.match(await page.title(), new RegExp(t.txHash));
+  assert.equal(await page.locator("h1").textContent(), "Transaction of the P-Chain");
   await wide(page);
   await shootAll(page, "transaction");
   await found.locator("a", { hasText: t.nodeId }).click();
@@ -437,6 +441,7 @@ await check("addresses of EVM chains and messages between chains have pages", { 
   const { nativeTokenBalance } = await api(`chains/99001/addresses/${t.from.address}/balances:getNative`);
   await section(page, "Address").locator("dd", { hasText: nativeTokenBalance.symbol }).waitFor();
   await section(page, "Tokens").waitFor();
+  assert.equal(await page.locator("h1").textContent(), "Address");
   await wide(page);
   await shootAll(page, "account");
   // Without the index, the page says what to set.
