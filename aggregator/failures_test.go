@@ -99,7 +99,10 @@ func TestFailuresAreBounded(t *testing.T) {
 		for range flood {
 			fail()
 		}
-		require.LessOrEqual(t, archive.failingBytes, maxWaitingFailures+2*maxFailedText)
+		archive.mu.Lock()
+		waiting := archive.failingBytes
+		archive.mu.Unlock()
+		require.LessOrEqual(t, waiting, maxWaitingFailures+2*maxFailedText)
 		dropped := archive.droppedFailures.Load()
 		require.Positive(t, dropped)
 		time.Sleep(2 * failuresPause)
