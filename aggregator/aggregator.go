@@ -226,6 +226,9 @@ func (a *Aggregator) Sign(ctx context.Context, req Request) (*Result, error) {
 		outcome = "signed"
 	case errors.As(err, &failed):
 		outcome = string(failed.Code)
+		if a.archive != nil && !errors.Is(ctx.Err(), context.Canceled) { // a client that has left
+			a.archive.putFailure(started, req, failed)
+		}
 	}
 	a.metrics.latency.WithLabelValues(outcome, req.origin().String()).Observe(time.Since(started).Seconds())
 	return result, err

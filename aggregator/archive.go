@@ -25,17 +25,20 @@ import (
 )
 
 // Archive keeps finished messages and verified signatures over restarts, each kind
-// bounded in bytes, the oldest going first, and the streams of signed messages. Writing
+// bounded in bytes, the oldest going first, and the logs of signed messages and of failures. Writing
 // happens beside the rounds: what the disk cannot keep up with is not kept, and counted.
 // Any number of aggregators share one. Safe for concurrent use.
 type Archive struct {
 	store                store.Store
 	messages, signatures *store.Bounded
 	streamBytes          uint64
+	failureBytes         uint64
 	log                  *slog.Logger
 	dropped              atomic.Uint64
+	droppedFailures      atomic.Uint64
 	closing              chan struct{} // closed by Close
-	done                 chan struct{} // closed when everything is written
+	done                 chan struct{} // closed when everything but failures is written
+	failuresDone         chan struct{} // closed when all failures are written
 
 	mu        sync.Mutex
 	streams   map[uint32]*Stream        // by network ID; guarded by mu
@@ -44,6 +47,11 @@ type Archive struct {
 	bytes     int                       // of waiting and streaming; guarded by mu
 	closed    bool                      // guarded by mu
 	wake      chan struct{}             // holds one token while something waits
+
+	failures     map[uint32]*Failures      // by network ID; guarded by mu
+	failing      map[uint32]*waitingStream // by network ID; guarded by mu
+	failingBytes int                       // of failing; guarded by mu
+	failed       chan struct{}             // holds one token while failures wait
 }
 
 // archived is a row on its way to a family.
@@ -53,9 +61,9 @@ type archived struct {
 }
 
 // ArchiveOptions bound an Archive; zero values mean 256 MiB for messages, 512 MiB for
-// signatures and 64 MiB for the stream of each network on disk.
+// signatures, and for each network 64 MiB for its stream and 8 MiB for its failures on disk.
 type ArchiveOptions struct {
-	MessageBytes, SignatureBytes, StreamBytes uint64
+	MessageBytes, SignatureBytes, StreamBytes, FailureBytes uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -75,14 +83,18 @@ func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive
 		return nil, fmt.Errorf("opening the archive of signatures: %w", err)
 	}
 	a := &Archive{
-		store: s, messages: messages, signatures: signatures, streamBytes: orDefault(o.StreamBytes, 64<<20), log: o.Log,
+		store: s, messages: messages, signatures: signatures, streamBytes: orDefault(o.StreamBytes, 64<<20),
+		failureBytes: orDefault(o.FailureBytes, 8<<20), log: o.Log,
 		streams: make(map[uint32]*Stream), streaming: make(map[uint32]*waitingStream),
+		failures: make(map[uint32]*Failures), failing: make(map[uint32]*waitingStream),
 		closing: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
+		failuresDone: make(chan struct{}), failed: make(chan struct{}, 1),
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	go a.write()
+	go a.writeFailures()
 	return a, nil
 }
 
@@ -96,6 +108,7 @@ func (a *Archive) Close() {
 	}
 	a.mu.Unlock()
 	<-a.done
+	<-a.failuresDone
 }
 
 // Collectors are the archive's metrics.
@@ -115,6 +128,9 @@ func (a *Archive) Collectors() []prometheus.Collector {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_archive_dropped_total", Help: "Rows that were not kept because the disk did not keep up or failed.",
 		}, func() float64 { return float64(a.dropped.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "quorate_archive_failures_dropped_total", Help: "Failed requests that were not stored, because there were too many at a time or the disk did not keep up or failed.",
+		}, func() float64 { return float64(a.droppedFailures.Load()) }),
 	}
 }
 

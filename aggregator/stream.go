@@ -30,12 +30,13 @@ func (a *Archive) Stream(networkID uint32) *Stream {
 	defer a.mu.Unlock()
 	s, ok := a.streams[networkID]
 	if !ok {
-		p := binary.BigEndian.AppendUint32(nil, networkID)
-		s = &Stream{store.NewLog(a.store, store.FamilySigned, store.FamilySignedKey, p, a.streamBytes), a.log}
+		s = &Stream{store.NewLog(a.store, store.FamilySigned, store.FamilySignedKey, networkPartition(networkID), a.streamBytes), a.log}
 		a.streams[networkID] = s
 	}
 	return s
 }
+
+func networkPartition(networkID uint32) []byte { return binary.BigEndian.AppendUint32(nil, networkID) }
 
 // StreamEvent is a signed message in a stream, or a gap.
 type StreamEvent struct {
@@ -120,29 +121,36 @@ func streamRow(fields [5]uint64, rest ...[]byte) []byte {
 	return v
 }
 
-func parseStreamEvent(row store.LogRow) (StreamEvent, error) {
-	v := row.V
-	damaged := fmt.Errorf("%w: event %d of the stream of signed messages", errArchived, row.Number)
-	if len(v) < streamGap || len(v) > streamGap && len(v) < streamHead || v[streamHash] != archiveVersion {
-		return StreamEvent{}, damaged
+// splitRow returns the parts of a row. ok is false if it is damaged.
+func splitRow(v []byte) (fields [5]uint64, rest []byte, ok bool) {
+	if len(v) < streamGap || v[streamHash] != archiveVersion {
+		return fields, nil, false
 	}
 	if sum := sha256.Sum256(v[streamHash:]); [streamHash]byte(sum[:]) != [streamHash]byte(v) {
-		return StreamEvent{}, damaged
+		return fields, nil, false
 	}
-	var fields [5]uint64
 	for i := range fields {
 		fields[i] = binary.BigEndian.Uint64(v[streamHash+1+8*i:])
 	}
+	return fields, v[streamGap:], true
+}
+
+func parseStreamEvent(row store.LogRow) (StreamEvent, error) {
+	damaged := fmt.Errorf("%w: event %d of the stream of signed messages", errArchived, row.Number)
+	fields, rest, ok := splitRow(row.V)
+	if !ok || len(rest) > 0 && len(rest) < ids.IDLen {
+		return StreamEvent{}, damaged
+	}
 	e := StreamEvent{Number: row.Number, Time: time.UnixMilli(int64(fields[0])).UTC()}
-	if len(v) == streamGap {
+	if len(rest) == 0 {
 		e.Missed = fields[4]
 		return e, nil
 	}
-	message, err := warp.ParseMessage(v[streamHead:])
+	message, err := warp.ParseMessage(rest[ids.IDLen:])
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", damaged, err)
 	}
-	e.Message, e.SigningSubnetID = message, ids.ID(v[streamGap:])
+	e.Message, e.SigningSubnetID = message, ids.ID(rest[:ids.IDLen])
 	e.PChainHeight, e.Weight, e.TotalWeight, e.Origin = fields[1], fields[2], fields[3], Origin(fields[4])
 	if signature, ok := message.Signature.(*warp.BitSetSignature); ok {
 		e.Signers = set.BitsFromBytes(signature.Signers).Len()
@@ -197,10 +205,9 @@ func (a *Archive) writeStreams(waiting map[uint32]*waitingStream) {
 	for networkID, w := range waiting {
 		entries := w.entries
 		if w.missed > 0 {
-			gap := store.LogEntry{V: streamRow([5]uint64{0: uint64(time.Now().UnixMilli()), 4: w.missed})}
-			entries = append([]store.LogEntry{gap}, entries...)
+			entries = append([]store.LogEntry{gapEntry(w.missed)}, entries...)
 		}
-		if err := a.appendStream(networkID, entries); err != nil {
+		if err := a.append(a.Stream(networkID).rows, entries); err != nil {
 			a.dropped.Add(uint64(len(w.entries)))
 			a.log.Error("the stream of signed messages could not be written; it will have a gap", slog.Uint64("networkID", uint64(networkID)), slog.Any("error", err))
 			a.mu.Lock()
@@ -210,12 +217,16 @@ func (a *Archive) writeStreams(waiting map[uint32]*waitingStream) {
 	}
 }
 
-// appendPause is the time between two attempts to write a stream.
+// gapEntry returns the entry that says how many are missing.
+func gapEntry(missed uint64) store.LogEntry {
+	return store.LogEntry{V: streamRow([5]uint64{0: uint64(time.Now().UnixMilli()), 4: missed})}
+}
+
+// appendPause is the time between two attempts to write a log.
 const appendPause = time.Second
 
-// appendStream tries again while the store is unavailable, until the archive is closed.
-func (a *Archive) appendStream(networkID uint32, entries []store.LogEntry) error {
-	rows := a.Stream(networkID).rows
+// append appends to a log. It tries again while the store is unavailable, until the archive is closed.
+func (a *Archive) append(rows *store.Log, entries []store.LogEntry) error {
 	for {
 		// Not a request's context: Close waits for the last write.
 		err := rows.Append(context.Background(), entries...)

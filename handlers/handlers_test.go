@@ -601,7 +601,7 @@ func TestAccessLog(t *testing.T) {
 	require.Equal(t, fujiPath, line["path"])
 	require.EqualValues(t, 400, line["status"])
 	require.Equal(t, "curl/8", line["user_agent"])
-	require.Contains(t, line["message"], "message could not be decoded")
+	require.Contains(t, line["message"], "apiKey: the operation has no such parameter")
 }
 
 // Each line about signing says which message it is about, whose validators sign, what came of

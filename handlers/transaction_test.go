@@ -32,7 +32,6 @@ func TestTransactionHashesAreUnderstood(t *testing.T) {
 		"hex":             "0x" + digits,
 		"hex in capitals": "0X" + strings.ToUpper(digits),
 		"bare hex":        digits,
-		"a query":         txID.String() + "?quorumPercentage=nonsense&pageToken=",
 		"an encoded path": "%30x" + digits,
 	} {
 		for _, network := range []string{"fuji", "testnet"} {

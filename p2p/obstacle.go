@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 )
@@ -63,6 +64,9 @@ func (n *Network) Failure(nodeID ids.NodeID) Failure {
 	}
 	return Failure{Obstacle: ObstacleNoAddress}
 }
+
+// Lost returns when the latest connection to nodeID was lost; the zero time if none was since the start.
+func (n *Network) Lost(nodeID ids.NodeID) time.Time { return n.places.lost(nodeID) }
 
 // failureOf returns the Failure of an attempt. err is nil if the handshake was finished.
 func failureOf(err error) Failure {

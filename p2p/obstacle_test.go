@@ -41,6 +41,26 @@ func TestFailuresHaveReasons(t *testing.T) {
 	require.Equal(t, "v2.15.0", n.Failure(newer.id).Detail)
 }
 
+// TestLostConnections checks when a connection was lost, which stays known while attempts fail.
+func TestLostConnections(t *testing.T) {
+	lost, never := newRemote(t), newRemote(t)
+	never.stop()
+	n, _ := start(t, Config{Seeds: func(context.Context) ([]Address, error) {
+		return []Address{lost.address(), never.address()}, nil
+	}})
+	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, lost.id, never.id)})
+	require.Eventually(t, func() bool { return n.Connected(lost.id) }, patience, time.Millisecond)
+	require.Zero(t, n.Lost(lost.id))
+	before := time.Now()
+	lost.stop()
+	require.Eventually(t, func() bool { return n.Failure(lost.id).Obstacle == ObstacleUnreachable }, patience, time.Millisecond)
+	at := n.Lost(lost.id)
+	require.False(t, at.Before(before) || at.After(time.Now()), "%s", at)
+	require.Eventually(t, func() bool { return n.Failure(never.id).Obstacle == ObstacleUnreachable }, patience, time.Millisecond)
+	require.Zero(t, n.Lost(never.id))
+	require.Zero(t, n.Lost(ids.NodeID{9}), "it is not known")
+}
+
 func TestPrivateAddressIsAnObstacle(t *testing.T) {
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(t, err)

@@ -50,6 +50,7 @@ type place struct {
 	failed  uint            // failed attempts since the last success
 	kept    bool            // a goroutine keeps the node connected
 	failure Failure         // of the latest attempt
+	lost    time.Time       // when the latest connection was lost; zero without one
 }
 
 // places holds the candidate addresses of all nodes. It is safe for concurrent use.
@@ -195,7 +196,7 @@ func (ps *places) tried(p *place, found bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if found {
-		p.failed = 0
+		p.failed, p.lost = 0, time.Now()
 	} else {
 		p.failed++
 	}
@@ -218,6 +219,16 @@ func (ps *places) failure(nodeID ids.NodeID) (Failure, bool) {
 		return Failure{}, false
 	}
 	return p.failure, true
+}
+
+// lost returns when the latest connection to nodeID was lost.
+func (ps *places) lost(nodeID ids.NodeID) time.Time {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.byNode[nodeID]; p != nil {
+		return p.lost
+	}
+	return time.Time{}
 }
 
 // keep marks p as kept, or returns false if it is already.

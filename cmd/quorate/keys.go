@@ -89,7 +89,7 @@ func newKeysAdd() *cobra.Command {
 again.
 
   quorate keys add explorer --class partner --config quorate.yaml`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("NAME"),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			c, err := load(cmd, os.Environ())
 			if err != nil {
@@ -156,7 +156,7 @@ func newKeysRevoke() *cobra.Command {
 		Long: `Revoke an API key. Its next request gets status 403. The key stays in the list.
 
   quorate keys revoke explorer`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("NAME"),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			c, err := load(cmd, os.Environ())
 			if err != nil {

@@ -159,6 +159,19 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected argument %q: %q takes none", args[0], cmd.CommandPath())
 }
 
+// oneArg requires one argument, which the help calls name.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return fmt.Errorf("%s is missing: %s %s", name, cmd.CommandPath(), name)
+		case 1:
+			return nil
+		}
+		return fmt.Errorf("unexpected argument %q: %q takes one, %s", args[1], cmd.CommandPath(), name)
+	}
+}
+
 // addSettings adds the flags of the configuration to cmd. Its help shows them in groups.
 func addSettings(cmd *cobra.Command) {
 	config.AddFlags(cmd.Flags())

@@ -121,6 +121,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"config", "chekc"}, exitUsage, "Did you mean check?"},
 		{[]string{"serve", "--netwrk", "x"}, exitUsage, "Did you mean --network?"},
 		{[]string{"version", "x"}, exitUsage, "takes none"},
+		{[]string{"keys", "add"}, exitUsage, "NAME is missing: quorate keys add NAME"},
+		{[]string{"verify", "a", "b"}, exitUsage, "takes one, SIGNED_MESSAGE"},
 		{[]string{"nonsense"}, exitUsage, "unknown command"},
 		{[]string{"measure"}, exitUsage, "--node"},
 		{[]string{"measure", "--node", "http://127.0.0.1:1", "extra"}, exitUsage, `"extra"`},

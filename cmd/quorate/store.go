@@ -157,7 +157,7 @@ in the store's order.
   quorate store export message | head
 
 Families: ` + strings.Join(names, ", "),
-		Args:      cobra.ExactArgs(1),
+		Args:      oneArg("FAMILY"),
 		ValidArgs: names,
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			family, ok := store.FamilyNamed(args[0])

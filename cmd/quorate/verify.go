@@ -53,7 +53,7 @@ what to do. The node must run the destination, or --destination-rpc a node that 
 
 Exit codes: 0 valid or deliverable, 1 failed, 2 mistake in the command line, 3 not valid or
 not deliverable now.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("SIGNED_MESSAGE"),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error { return o.verify(cmd, args[0]) }),
 	}
 	flags := cmd.Flags()

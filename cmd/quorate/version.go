@@ -62,6 +62,9 @@ func buildSource() source {
 
 // String returns the commit and its date.
 func (s source) String() string {
+	if s.commit == "unknown" {
+		return "built outside a repository"
+	}
 	text := fmt.Sprintf("commit %s of %s", s.commit, s.date)
 	if s.changed {
 		text += " with changes"

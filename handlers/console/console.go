@@ -12,7 +12,7 @@
 //	GET /console/api/messages         the signed messages that are stored, newest first, ?network=, before=, limit=
 //	                                  and id= (of a message, source blockchain or signing subnet)
 //	GET /console/api/messages/{number}
-//	GET /console/api/failures         the latest requests that failed, ?network=
+//	GET /console/api/failures         the requests that failed and are stored, with the same parameters
 //	GET /console/api/example          an unsigned message to try, ?network=; 404
 //	                                  without Options.Example
 //
@@ -23,7 +23,7 @@
 // Run takes samples of metrics for the history: 240 of the last hour and 288 of the last day.
 //
 // At most 64 clients are connected, 8 of them from one client IP address, each with at most 1 MiB queued. At most 64
-// running and 16 finished rounds are stored, and none while no client is connected. The latest 200 failures are stored.
+// running and 16 finished rounds are stored, and none while no client is connected.
 package console
 
 import (
@@ -73,6 +73,8 @@ type Options struct {
 	Memberships func(network string, node ids.NodeID) []Membership
 	// Archive returns the signed messages of a network, nil if they are not stored.
 	Archive func(network string) Archive
+	// Failures returns the requests of a network that failed, nil if they are not stored.
+	Failures func(network string) Failures
 	// Gatherer provides the latencies that the aggregators measure.
 	Gatherer prometheus.Gatherer
 	// Example returns a message that the network's validators sign, a different one at each call; false if there is
@@ -116,13 +118,15 @@ type Console struct {
 	options Options
 	files   map[string]file // by path below /console/
 	feed    *feed
+	started time.Time
 	status  cached
 	timings cached
 	life    context.Context //nolint:containedctx // ends the streams, which would delay shutdown
 	end     context.CancelFunc
 
-	failures failures
-	since    since // guarded by the lock of status
+	tallying sync.Mutex
+	tallies  map[string]*tally // by network; guarded by tallying
+	since    since             // guarded by the lock of status
 	counters cached
 	counted  *sample // the latest; guarded by the lock of counters
 	history  sync.Mutex
@@ -140,7 +144,7 @@ func New(o Options) (*Console, error) {
 	if o.Networks == nil {
 		return nil, errors.New("console: Options.Networks is missing")
 	}
-	c := &Console{options: o, files: make(map[string]file), feed: newFeed()}
+	c := &Console{options: o, started: time.Now(), files: make(map[string]file), feed: newFeed(), tallies: make(map[string]*tally)}
 	c.status.make, c.timings.make, c.counters.make = c.readStatus, c.readLatency, c.readCounters
 	c.hour, c.day = ring{step: sampleInterval, span: hour}, ring{step: longInterval, span: day}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -233,9 +237,7 @@ func (c *Console) Route(e *echo.Echo) {
 	e.GET("/console/api/validators", c.listValidators)
 	e.GET("/console/api/messages", c.listMessages)
 	e.GET("/console/api/messages/:number", c.oneMessage)
-	e.GET("/console/api/failures", func(ctx echo.Context) error {
-		return send(ctx, map[string]any{"failures": c.failures.of(c.network(ctx))})
-	})
+	e.GET("/console/api/failures", c.listFailures)
 	e.GET("/console/api/example", func(ctx echo.Context) error {
 		if c.options.Example != nil {
 			if message, ok := c.options.Example(c.network(ctx)); ok {

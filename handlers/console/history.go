@@ -242,6 +242,9 @@ type historyOf struct {
 	Network string `json:"network"`
 	Signed  uint64 `json:"signed"`
 	Failed  uint64 `json:"failed"`
+	// NotSigned counts the failures of all processes in the whole range, also before the start of this one. It is Failed
+	// if they are not stored. Outcomes and Shortfalls are its parts, besides requests that clients cancelled.
+	NotSigned uint64 `json:"notSigned"`
 	// SignedTotal counts since the service started.
 	SignedTotal uint64 `json:"signedTotal"`
 	// Median and P99 are the durations of signed requests in milliseconds, null without any.
@@ -302,7 +305,9 @@ func (c *Console) readHistory(whole bool) (*historyView, error) {
 	v.Dropped = now.store.Dropped - min(first.store.Dropped, now.store.Dropped)
 	for _, name := range slices.Sorted(maps.Keys(now.networks)) {
 		if name != "" {
-			v.Networks = append(v.Networks, newHistoryOf(name, samples))
+			of := newHistoryOf(name, samples)
+			of.recall(c.tallyOf(name, now.at.Add(-r.span)))
+			v.Networks = append(v.Networks, of)
 		}
 	}
 	return v, nil
@@ -312,13 +317,9 @@ func newHistoryOf(name string, samples []*sample) historyOf {
 	first, last := samples[0].networks[name], samples[len(samples)-1].networks[name]
 	whole := between(first, last)
 	v := historyOf{
-		Network: name, Signed: whole.signed, Failed: whole.failed(), SignedTotal: last.signed, Median: whole.quantile(0.5), P99: whole.quantile(0.99),
-		Outcomes: counted(whole.outcomes), Shortfalls: []shortfallView{}, Ahead: whole.ahead, Waiting: last.waiting,
+		Network: name, Signed: whole.signed, Failed: whole.failed(), NotSigned: whole.failed(), SignedTotal: last.signed, Median: whole.quantile(0.5), P99: whole.quantile(0.99),
+		Outcomes: counted(whole.outcomes), Shortfalls: newShortfalls(whole.shortfalls), Ahead: whole.ahead, Waiting: last.waiting,
 		Nodes: last.nodes, NodesUp: last.nodesUp, Points: make([]point, 0, len(samples)-1),
-	}
-	for _, o := range counted(whole.shortfalls) {
-		reason := aggregator.Reason(o.Code)
-		v.Shortfalls = append(v.Shortfalls, shortfallView{o, reason.Meaning(), reason.Remedy()})
 	}
 	for i, s := range samples[1:] {
 		from, to := samples[i].networks[name], s.networks[name]
@@ -329,6 +330,28 @@ func newHistoryOf(name string, samples []*sample) historyOf {
 		v.Points = append(v.Points, point{s.at.UnixMilli(), d.signed, d.failed(), d.quantile(0.5), d.quantile(0.99)})
 	}
 	return v
+}
+
+func newShortfalls(counts map[string]uint64) []shortfallView {
+	all := []shortfallView{}
+	for _, o := range counted(counts) {
+		reason := aggregator.Reason(o.Code)
+		all = append(all, shortfallView{o, reason.Meaning(), reason.Remedy()})
+	}
+	return all
+}
+
+// recall replaces failures that metrics counted by those that are stored; nil changes nothing.
+func (v *historyOf) recall(stored *failed) {
+	if stored == nil {
+		return
+	}
+	for _, o := range v.Outcomes {
+		if o.Code == cancelledOutcome { // which is not stored
+			stored.outcomes[o.Code] = o.Count
+		}
+	}
+	v.NotSigned, v.Outcomes, v.Shortfalls = stored.total, counted(stored.outcomes), newShortfalls(stored.shortfalls)
 }
 
 // between returns what was counted between two samples. a is nil if nothing had been counted yet.

@@ -5,18 +5,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/handlers/cb58"
-	"quorate/handlers/signing"
 	"quorate/internal/store"
 )
 
@@ -98,16 +95,8 @@ func (c *Console) listMessages(ctx echo.Context) error {
 	if err != nil {
 		return err
 	}
-	q := messageQuery{limit: defaultPage}
-	if q.before, err = uintParam(ctx, "before", 0); err != nil {
-		return err
-	}
-	limit, err := uintParam(ctx, "limit", defaultPage)
+	q, err := newMessageQuery(ctx)
 	if err != nil {
-		return err
-	}
-	q.limit = int(min(max(limit, 1), maxPage))
-	if q.id, err = idParam(ctx, "id"); err != nil {
 		return err
 	}
 	reading, cancel := context.WithTimeout(ctx.Request().Context(), archiveTimeout)
@@ -148,12 +137,26 @@ func idParam(ctx echo.Context, name string) (*ids.ID, error) {
 	return &id, nil
 }
 
-// messageQuery selects messages with a number below before, or all if it is 0. id is that of a message, a source
-// blockchain or a signing subnet; nil for all.
+// messageQuery selects messages, or failures, with a number below before, or all if it is 0. id is that of a message, a
+// source blockchain or a signing subnet; nil for all.
 type messageQuery struct {
 	before uint64
 	limit  int
 	id     *ids.ID
+}
+
+// newMessageQuery parses the parameters of a list.
+func newMessageQuery(ctx echo.Context) (q messageQuery, err error) {
+	if q.before, err = uintParam(ctx, "before", 0); err != nil {
+		return q, err
+	}
+	limit, err := uintParam(ctx, "limit", defaultPage)
+	if err != nil {
+		return q, err
+	}
+	q.limit = int(min(max(limit, 1), maxPage))
+	q.id, err = idParam(ctx, "id")
+	return q, err
 }
 
 func (q messageQuery) matches(e *aggregator.StreamEvent) bool {
@@ -163,13 +166,17 @@ func (q messageQuery) matches(e *aggregator.StreamEvent) bool {
 	return e.Message != nil && (e.Message.SourceChainID == *q.id || e.SigningSubnetID == *q.id || e.Message.ID() == *q.id)
 }
 
-// read returns the newest messages that match.
-func (q messageQuery) read(ctx context.Context, archive Archive) (*messagesView, error) {
-	ends, err := archive.Ends(ctx)
-	if err != nil {
-		return nil, err
+// entries is a log: Archive or Failures.
+type entries[E any] interface {
+	Ends(ctx context.Context) (store.LogEnds, error)
+	Read(ctx context.Context, after uint64, limit int) ([]E, error)
+}
+
+// newest returns the newest entries that match, newest first. before continues the list; it is nil at its end.
+func newest[E any](ctx context.Context, log entries[E], q messageQuery, matches func(*E) bool) (found []E, ends store.LogEnds, before *uint64, err error) {
+	if ends, err = log.Ends(ctx); err != nil {
+		return nil, ends, nil, err
 	}
-	v := &messagesView{Oldest: ends.Oldest, Newest: ends.Newest, Messages: []messageView{}}
 	next := ends.Newest + 1
 	if q.before > 0 {
 		next = min(q.before, next)
@@ -180,29 +187,40 @@ func (q messageQuery) read(ctx context.Context, archive Archive) (*messagesView,
 	}
 	for scanned := 0; next > ends.Oldest && scanned < maxScanned; scanned += size {
 		first := max(next-min(next, uint64(size)), ends.Oldest)
-		events, err := archive.Read(ctx, first-1, int(next-first))
+		all, err := log.Read(ctx, first-1, int(next-first))
 		if errors.Is(err, store.ErrTruncated) { // removed meanwhile
 			next = ends.Oldest
 			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, ends, nil, err
 		}
-		for i := len(events) - 1; i >= 0; i-- {
-			if next = events[i].Number; !q.matches(&events[i]) {
-				continue
-			}
-			if v.Messages = append(v.Messages, newMessageView(&events[i], false)); len(v.Messages) == q.limit {
-				break
+		for i := len(all) - 1; i >= 0 && len(found) < q.limit; i-- {
+			next = first + uint64(i) // the numbers of a log have no gaps
+			if matches(&all[i]) {
+				found = append(found, all[i])
 			}
 		}
-		if len(v.Messages) == q.limit {
+		if len(found) == q.limit {
 			break
 		}
 		next = first
 	}
 	if next > ends.Oldest {
-		v.Before = &next
+		before = &next
+	}
+	return found, ends, before, nil
+}
+
+// read returns the newest messages that match.
+func (q messageQuery) read(ctx context.Context, archive Archive) (*messagesView, error) {
+	found, ends, before, err := newest(ctx, archive, q, q.matches)
+	if err != nil {
+		return nil, err
+	}
+	v := &messagesView{Oldest: ends.Oldest, Newest: ends.Newest, Before: before, Messages: make([]messageView, len(found))}
+	for i := range found {
+		v.Messages[i] = newMessageView(&found[i], false)
 	}
 	return v, nil
 }
@@ -227,98 +245,4 @@ func (c *Console) oneMessage(ctx echo.Context) error {
 		return unreadable(err)
 	}
 	return send(ctx, newMessageView(&events[0], true))
-}
-
-const (
-	// maxFailures is the number of failed requests that are remembered.
-	maxFailures = 200
-	// maxRetried is the maximum length of a message that is remembered with its failure, in bytes.
-	maxRetried = 2048
-)
-
-// failureView is a request that was not signed.
-type failureView struct {
-	At                 int64               `json:"at"` // in milliseconds since 1970
-	Elapsed            float64             `json:"elapsed"`
-	MessageID          string              `json:"messageId"`
-	SourceBlockchainID string              `json:"sourceBlockchainId"`
-	Payload            payloadView         `json:"payload"`
-	Code               string              `json:"code"`
-	Message            string              `json:"message"`
-	Outcomes           *aggregator.Account `json:"outcomes,omitempty"`
-	// UnsignedMessage is in hex; empty if it is long.
-	UnsignedMessage string `json:"unsignedMessage,omitempty"`
-}
-
-// failures holds the latest failures of clients' requests, by network. It is safe for concurrent use.
-type failures struct {
-	mu sync.Mutex
-	// all is oldest first; guarded by mu.
-	all []failureOf
-}
-
-type failureOf struct {
-	network string
-	failureView
-}
-
-func (f *failures) add(network string, v failureView) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.all) >= maxFailures {
-		f.all = append(f.all[:0], f.all[len(f.all)-maxFailures+1:]...)
-	}
-	f.all = append(f.all, failureOf{network, v})
-}
-
-// of returns the failures of a network, newest first.
-func (f *failures) of(network string) []failureView {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := []failureView{}
-	for i := len(f.all) - 1; i >= 0; i-- {
-		if f.all[i].network == network {
-			list = append(list, f.all[i].failureView)
-		}
-	}
-	return list
-}
-
-// Signer returns a signer of a network's messages that remembers the failures of next.
-func (c *Console) Signer(network string, next signing.Signer) signing.Signer {
-	return signer{next, network, &c.failures}
-}
-
-type signer struct {
-	signing.Signer
-
-	network  string
-	failures *failures
-}
-
-// Sign implements signing.Signer.
-func (s signer) Sign(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
-	started := time.Now()
-	result, err := s.Signer.Sign(ctx, req)
-	var failed *aggregator.Error
-	if errors.As(err, &failed) && !errors.Is(ctx.Err(), context.Canceled) {
-		s.failures.add(s.network, newFailureView(started, req.Message, failed))
-	}
-	return result, err
-}
-
-func newFailureView(started time.Time, m *warp.UnsignedMessage, failed *aggregator.Error) failureView {
-	v := failureView{
-		At: started.UnixMilli(), Elapsed: milliseconds(time.Since(started)), MessageID: m.ID().String(), SourceBlockchainID: m.SourceChainID.String(),
-		Payload: newPayloadView(m), Code: string(failed.Code), Message: failed.Message,
-	}
-	if len(m.Bytes()) <= maxRetried {
-		v.UnsignedMessage = hexOf(m.Bytes())
-	}
-	if failed.Account != nil {
-		account := *failed.Account
-		account.SilentNodes, account.Refusals = []ids.NodeID{}, []aggregator.Refusal{}
-		v.Outcomes = &account
-	}
-	return v
 }

@@ -15,13 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
 	"quorate/aggregator"
-	"quorate/handlers/signing"
 	"quorate/internal/chain/evm"
 	"quorate/internal/chain/evm/icmtest"
 	"quorate/internal/store"
@@ -153,11 +151,15 @@ func TestSearchIsBounded(t *testing.T) {
 // Requests may name a network by its alias.
 func TestAliases(t *testing.T) {
 	var asked []string
-	c, e := newTest(t, Options{
+	_, e := newTest(t, Options{
 		Resolve: func(name string) (string, bool) { return "local", name == "fuji" || name == "local" },
 		Archive: func(network string) Archive {
 			asked = append(asked, network)
 			return &fakeArchive{oldest: 1, newest: 3}
+		},
+		Failures: func(network string) Failures {
+			asked = append(asked, network)
+			return &fakeFailures{id: 1}
 		},
 		Validators: func(network string, _ ids.ID) ([]Validator, uint64, bool) {
 			asked = append(asked, network)
@@ -172,13 +174,10 @@ func TestAliases(t *testing.T) {
 			return []byte{1}, true
 		},
 	})
-	c.failures.add("local", failureView{Code: "QUORUM_NOT_REACHED"})
-	for _, path := range []string{"messages?", "messages/1?", "validators?subnet=" + ids.ID{1}.String() + "&", "validators?node=" + ids.NodeID{1}.String() + "&", "example?"} {
+	for _, path := range []string{"messages?", "messages/1?", "failures?", "validators?subnet=" + ids.ID{1}.String() + "&", "validators?node=" + ids.NodeID{1}.String() + "&", "example?"} {
 		require.Equal(t, http.StatusOK, get(e, "/console/api/"+path+"network=fuji").Code, path)
 	}
-	require.Equal(t, []string{"local", "local", "local", "local", "local"}, asked)
-	require.Contains(t, get(e, "/console/api/failures?network=fuji").Body.String(), "QUORUM_NOT_REACHED")
-	require.NotContains(t, get(e, "/console/api/failures?network=mainnet").Body.String(), "QUORUM_NOT_REACHED")
+	require.Equal(t, []string{"local", "local", "local", "local", "local", "local"}, asked)
 }
 
 func TestPayloadsAreDecoded(t *testing.T) {
@@ -225,58 +224,6 @@ func TestPayloadsAreDecoded(t *testing.T) {
 		require.Equal(t, test.title, v.Title)
 		require.Contains(t, v.Fields, test.has)
 	}
-}
-
-// failingSigner fails with err, but not for the P-Chain's messages.
-type failingSigner struct {
-	signing.Signer
-
-	err error
-}
-
-func (s failingSigner) Sign(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
-	if req.Message.SourceChainID == constants.PlatformChainID {
-		return &aggregator.Result{}, nil
-	}
-	return nil, s.err
-}
-
-func TestFailuresAreRemembered(t *testing.T) {
-	c, e := newTest(t, Options{})
-	failed := &aggregator.Error{Code: aggregator.CodeQuorumNotReached, Message: "40% signed", Err: errors.New("http://10.0.0.7"), Account: &aggregator.Account{
-		TotalWeight: 100, SignedWeight: 40, SilentNodes: []ids.NodeID{{1}}, Reasons: []aggregator.Shortfall{{Reason: aggregator.ReasonNoAnswer, Weight: 60}},
-	}}
-	s := c.Signer("fuji", failingSigner{err: fmt.Errorf("signing: %w", failed)})
-	sign := func(ctx context.Context, source ids.ID, content []byte) {
-		_, err := s.Sign(ctx, aggregator.Request{Message: unsignedMessage(source, content)})
-		require.Equal(t, source == constants.PlatformChainID, err == nil)
-	}
-	list := func(network string) []failureView {
-		var v struct{ Failures []failureView }
-		require.NoError(t, json.Unmarshal(get(e, "/console/api/failures?network="+network).Body.Bytes(), &v))
-		return v.Failures
-	}
-	require.Empty(t, list("fuji"))
-	sign(t.Context(), constants.PlatformChainID, nil)
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	sign(gone, ids.ID{1}, nil)
-	require.Empty(t, list("fuji"), "one was signed, and the client of the other is gone")
-	sign(t.Context(), ids.ID{1}, []byte("one"))
-	sign(t.Context(), ids.ID{1}, make([]byte, maxRetried))
-	all := list("fuji")
-	require.Len(t, all, 2)
-	require.Empty(t, all[0].UnsignedMessage, "it is long")
-	require.Equal(t, hexOf(unsignedMessage(ids.ID{1}, []byte("one")).Bytes()), all[1].UnsignedMessage)
-	require.Equal(t, []any{"QUORUM_NOT_REACHED", "40% signed", uint64(40), uint64(60)}, []any{all[1].Code, all[1].Message, all[1].Outcomes.SignedWeight, all[1].Outcomes.Reasons[0].Weight})
-	require.NotContains(t, get(e, "/console/api/failures?network=fuji").Body.String(), "10.0.0.7")
-	require.Empty(t, list("other"))
-	for range 2 * maxFailures {
-		sign(t.Context(), ids.ID{2}, nil)
-	}
-	require.Len(t, list("fuji"), maxFailures)
-	require.LessOrEqual(t, cap(c.failures.all), 2*maxFailures)
-	require.Len(t, failed.Account.SilentNodes, 1, "the client's error is its own")
 }
 
 // icmPayload returns the payload of the Teleporter message with nonce 12 to destination.

@@ -16,10 +16,12 @@ import (
 type Validator struct {
 	NodeIDs []ids.NodeID
 	Weight  uint64
-	// Version and Since are those of the connection, if Connected. Otherwise Reason says why there is none.
+	// Version and Since are those of the connection, if Connected. Otherwise Reason says why there is none, and Lost when
+	// the latest one was lost; zero if there was none since the start.
 	Connected bool
 	Version   string
 	Since     time.Time
+	Lost      time.Time
 	Reason    aggregator.Reason
 	Detail    string
 	// AnswerTime is the median time of its answers to signature requests, 0 if it has not answered.
@@ -45,6 +47,7 @@ type memberView struct {
 	Connected   bool         `json:"connected"`
 	Version     string       `json:"version,omitempty"`
 	Since       int64        `json:"since,omitempty"`      // in milliseconds since 1970
+	Lost        int64        `json:"lost,omitempty"`       // in milliseconds since 1970
 	AnswerTime  float64      `json:"answerTime,omitempty"` // in milliseconds
 	Reason      string       `json:"reason,omitempty"`
 	Meaning     string       `json:"meaning,omitempty"`
@@ -57,6 +60,9 @@ func newMemberView(v Validator) memberView {
 		w.Since = v.Since.UnixMilli()
 		return w
 	}
+	if !v.Lost.IsZero() {
+		w.Lost = v.Lost.UnixMilli()
+	}
 	if v.Reason != "" {
 		s := aggregator.Shortfall{Reason: v.Reason, Detail: v.Detail}
 		w.Reason, w.Meaning, w.Remedy = string(v.Reason), s.String(), v.Reason.Remedy()
@@ -68,7 +74,9 @@ func newMemberView(v Validator) memberView {
 type membersView struct {
 	TotalWeight uint64 `json:"totalWeight,string"`
 	// All counts the validators that match, Next is the offset of further ones; nil at the end.
-	All        int          `json:"all"`
+	All int `json:"all"`
+	// Started is when the service started, in milliseconds since 1970: connections are known from then on.
+	Started    int64        `json:"started"`
 	Next       *int         `json:"next"`
 	Validators []memberView `json:"validators"`
 }
@@ -102,7 +110,7 @@ func (c *Console) listValidators(ctx echo.Context) error {
 	if !ok {
 		return apierr.NotFound("subnet: %s has no validators on %q, or they are not known yet", subnet, apierr.Excerpt(network))
 	}
-	v := membersView{TotalWeight: total, Validators: []memberView{}}
+	v := membersView{TotalWeight: total, Started: c.started.UnixMilli(), Validators: []memberView{}}
 	missing := ctx.QueryParam("state") == "missing"
 	for _, one := range all {
 		if missing && one.Connected {
@@ -124,7 +132,7 @@ func (c *Console) listMemberships(ctx echo.Context, network, text string) error 
 	if err != nil {
 		return apierr.BadRequest("node: %q is no node ID; give it as NodeID-…", apierr.Excerpt(text))
 	}
-	v := membersView{Validators: []memberView{}}
+	v := membersView{Started: c.started.UnixMilli(), Validators: []memberView{}}
 	if c.options.Memberships != nil {
 		for _, m := range c.options.Memberships(network, node) {
 			w := newMemberView(m.Validator)

@@ -24,6 +24,9 @@ func TestValidators(t *testing.T) {
 			v.Version, v.Since = "v1.15.0", since
 		} else {
 			v.Reason, v.Detail = aggregator.ReasonClock, "75 s"
+			if i != 3 {
+				v.Lost = since
+			}
 		}
 		all = append(all, v)
 	}
@@ -50,9 +53,11 @@ func TestValidators(t *testing.T) {
 	require.Equal(t, []any{250, uint64(5000), defaultMembers}, []any{v.All, v.TotalWeight, *v.Next})
 	require.Equal(t, memberView{NodeIDs: all[2].NodeIDs, Weight: 998, Connected: true, Version: "v1.15.0", Since: since.UnixMilli(), AnswerTime: 2}, v.Validators[2])
 	require.Equal(t, memberView{
-		NodeIDs: all[1].NodeIDs, Weight: 999, AnswerTime: 1, Reason: "CLOCK",
+		NodeIDs: all[1].NodeIDs, Weight: 999, Lost: since.UnixMilli(), AnswerTime: 1, Reason: "CLOCK",
 		Meaning: "are not connected: their clocks and this machine's differ by more than 60 s (75 s)", Remedy: aggregator.ReasonClock.Remedy(),
 	}, v.Validators[1])
+	require.Zero(t, v.Validators[3].Lost, "it was never connected")
+	require.WithinDuration(t, time.Now(), time.UnixMilli(v.Started), time.Minute)
 	require.Len(t, list(subnet+"&limit=1000").Validators, maxMembers)
 	require.Len(t, list(subnet+"&limit=7").Validators, 7)
 	var seen []memberView

@@ -24,6 +24,15 @@ import (
 // icmCursor is the query parameter with a cursor; "from" is the sender of messages.
 const icmCursor = "cursor"
 
+// StreamParameters returns the names of the parameters of StreamICM's query.
+func StreamParameters() []string {
+	names := []string{icmCursor}
+	for _, p := range icmFilters() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
 // StreamICM is GET /v1/icm/messages:stream. It streams the steps of ICM messages as their blocks are indexed. A cursor
 // has a position in the log of each chain.
 func (a *API) StreamICM(c echo.Context) error {

@@ -57,19 +57,29 @@ type Request struct {
 // Route adds operations to e. They refuse parameters that they do not declare, except from generated clients.
 func Route(e *echo.Echo, all []Operation) {
 	for _, o := range all {
-		names := o.queryNames()
+		handle := Strict(func(c echo.Context) error {
+			return o.Handle(Request{c, query.Parse(c.Request().URL.RawQuery, o.Parameters)})
+		}, o.queryNames()...)
 		e.Add(o.method(), o.route(), func(c echo.Context) error {
 			if path := c.Request().URL.EscapedPath(); strings.Count(path, "/") != strings.Count(o.Path, "/") {
 				return echo.ErrNotFound // the router's last parameter matches the rest of the path
 			}
-			q := query.Parse(c.Request().URL.RawQuery, o.Parameters)
-			if !compat.Enabled(c.Request().Context()) {
-				if q.Only(names); q.Err() != nil {
-					return q.Err()
-				}
-			}
-			return o.Handle(Request{c, q})
+			return handle(c)
 		})
+	}
+}
+
+// Strict returns a handler that calls h, but refuses parameters of the query that are not in names, except from
+// generated clients.
+func Strict(h echo.HandlerFunc, names ...string) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if raw := c.Request().URL.RawQuery; raw != "" && !compat.Enabled(c.Request().Context()) {
+			q := query.Parse(raw, nil)
+			if q.Only(names); q.Err() != nil {
+				return q.Err()
+			}
+		}
+		return h(c)
 	}
 }
 

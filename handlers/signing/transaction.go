@@ -32,7 +32,7 @@ const codeTooManyMessages = "TOO_MANY_MESSAGES"
 
 // AggregateTransactionSignatures is GET /v1/signatureAggregator/{network}/aggregateSignatures/{txHash}. It returns the
 // signed message that follows from a P-Chain transaction; see l1message.Deriver. The validators of the blockchain of
-// the L1's manager sign, at that blockchain's current epoch, with the default quorum. Query parameters are ignored.
+// the L1's manager sign, at that blockchain's current epoch, with the default quorum.
 func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	network, err := a.network(c.Param("network"))
 	if err != nil {

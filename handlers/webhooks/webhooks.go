@@ -25,6 +25,7 @@ import (
 	"quorate/handlers/data"
 	"quorate/handlers/evm"
 	"quorate/handlers/networks"
+	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
@@ -62,27 +63,32 @@ func New(o Options) *API {
 	return &API{book: o.Book, chains: o.Chains, networks: o.Networks, guard: o.Guard, key: page.KeyOr(o.Key), timeout: cmp.Or(o.Timeout, 30*time.Second)}
 }
 
-// operation handles a request of an owner.
-type operation func(ctx context.Context, c echo.Context, owner string) error
+// handler handles a request of an owner.
+type handler func(ctx context.Context, c echo.Context, owner string) error
 
 // Route adds the operations to e.
 func (a *API) Route(e *echo.Echo) {
 	for _, route := range []struct {
 		method, path string
-		operation    operation
+		operation    handler
+		parameters   []query.Parameter
 	}{
-		{http.MethodPost, "", a.create},
-		{http.MethodGet, "", a.list},
-		{http.MethodGet, "/:id", a.get},
-		{http.MethodPatch, "/:id", a.update},
-		{http.MethodDelete, "/:id", a.deactivate},
-		{http.MethodGet, "\\:getSharedSecret", a.secret},
-		{http.MethodPost, "\\:generateOrRotateSharedSecret", a.rotate},
-		{http.MethodGet, "/:id/addresses", a.listAddresses},
-		{http.MethodPatch, "/:id/addresses", a.addAddresses},
-		{http.MethodDelete, "/:id/addresses", a.removeAddresses},
+		{http.MethodPost, "", a.create, nil},
+		{http.MethodGet, "", a.list, listParameters},
+		{http.MethodGet, "/:id", a.get, nil},
+		{http.MethodPatch, "/:id", a.update, nil},
+		{http.MethodDelete, "/:id", a.deactivate, nil},
+		{http.MethodGet, "\\:getSharedSecret", a.secret, nil},
+		{http.MethodPost, "\\:generateOrRotateSharedSecret", a.rotate, nil},
+		{http.MethodGet, "/:id/addresses", a.listAddresses, pageParameters},
+		{http.MethodPatch, "/:id/addresses", a.addAddresses, nil},
+		{http.MethodDelete, "/:id/addresses", a.removeAddresses, nil},
 	} {
-		e.Add(route.method, "/v1/webhooks"+route.path, func(c echo.Context) error {
+		names := make([]string, len(route.parameters))
+		for i, p := range route.parameters {
+			names[i] = p.Name
+		}
+		e.Add(route.method, "/v1/webhooks"+route.path, operation.Strict(func(c echo.Context) error {
 			ctx, cancel := context.WithTimeout(c.Request().Context(), a.timeout)
 			defer cancel()
 			owner, err := a.owner(c)
@@ -90,7 +96,7 @@ func (a *API) Route(e *echo.Echo) {
 				err = route.operation(ctx, c, owner)
 			}
 			return reply.Explain(c.Request().Context(), err, explain)
-		})
+		}, names...))
 	}
 }
 
@@ -189,8 +195,14 @@ const (
 	usualItems = 10
 )
 
+// Parameters of the queries of lists.
+var (
+	pageParameters = []query.Parameter{query.PageSize(mostItems, usualItems), query.PageToken}
+	listParameters = append([]query.Parameter{{Name: "status", OneOf: []string{active, inactive}}}, pageParameters...)
+)
+
 func (a *API) list(ctx context.Context, c echo.Context, owner string) error {
-	q := query.Parse(c.QueryString(), []query.Parameter{query.PageSize(mostItems, usualItems), query.PageToken, {Name: "status", OneOf: []string{active, inactive}}})
+	q := query.Parse(c.QueryString(), listParameters)
 	status := q.OneOf("status")
 	paging := q.Page(page.List{Key: a.key, Operation: "listWebhooks", Filters: []string{owner, status}})
 	if err := q.Err(); err != nil {
@@ -308,7 +320,7 @@ func (a *API) rotate(ctx context.Context, c echo.Context, owner string) error {
 }
 
 func (a *API) listAddresses(ctx context.Context, c echo.Context, owner string) error {
-	q := query.Parse(c.QueryString(), []query.Parameter{query.PageSize(mostItems, usualItems), query.PageToken})
+	q := query.Parse(c.QueryString(), pageParameters)
 	paging := q.Page(page.List{Key: a.key, Operation: "listWebhookAddresses", Filters: []string{owner, c.Param("id")}})
 	if err := q.Err(); err != nil {
 		return err

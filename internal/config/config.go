@@ -109,8 +109,11 @@ func (c *Config) problems() (all []error) {
 	wrong := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
 	c.Surface.check(wrong)
 	for key, address := range map[string]string{"listen": c.Listen, "private_listen": c.PrivateListen} {
-		if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil || port == "" {
 			wrong("%s: %q is no address such as 127.0.0.1:8080", key, address)
+		} else if _, err := net.LookupPort("tcp", port); err != nil {
+			wrong("%s: %q has no port from 0 to 65535 and no name of one", key, address)
 		}
 	}
 	if _, err := compat.ParseMode(c.ClientCompat); err != nil {

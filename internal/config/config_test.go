@@ -90,6 +90,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"wrong type":               {file: "listen: [1]\n", want: "listen: it is not a single value"},
 		"unknown variable":         {environ: []string{"QUORATE_LISTN=x"}, want: "did you mean QUORATE_LISTEN?"},
 		"bad address":              {args: []string{"--listen", "8080"}, want: "listen"},
+		"port out of range":        {args: []string{"--listen", "127.0.0.1:99999"}, want: `listen: "127.0.0.1:99999" has no port`},
+		"unknown port":             {file: "private_listen: 127.0.0.1:abc\n", want: `private_listen: "127.0.0.1:abc" has no port`},
 		"bad variable":             {environ: []string{"QUORATE_ALLOW_PRIVATE_IPS=perhaps"}, want: "QUORATE_ALLOW_PRIVATE_IPS"},
 		"bad mode":                 {args: []string{"--client-compat", "maybe"}, want: "client_compat"},
 		"bad duration":             {args: []string{"--request-timeout", "soon"}, want: "--request-timeout"},

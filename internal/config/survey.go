@@ -172,7 +172,7 @@ func (s *Survey) readFile(path string) {
 	const hint = "Compare it with config.example.yaml."
 	content, err := readFile(path)
 	if err != nil {
-		s.Wrong(hint, fmt.Errorf("reading the configuration: %w", err))
+		s.Wrong("Check --config. quorate config example prints a configuration.", fmt.Errorf("reading the configuration: %w", err))
 		return
 	}
 	if err := checkShape(content); err != nil {

@@ -74,6 +74,14 @@ func (n *networks) archived(name string) console.Archive {
 	return nil
 }
 
+// failed returns the failed requests of an open network, for the console.
+func (n *networks) failed(name string) console.Failures {
+	if o := n.opened(name); o != nil {
+		return n.process.kept.Archive.Failures(o.ID)
+	}
+	return nil
+}
+
 // opened returns an open network, nil if there is none of the name.
 func (n *networks) opened(name string) *network.Network {
 	e, ok := n.entries[name]

@@ -263,7 +263,6 @@ func (n *networks) open(opened *network.Network, on *surface) error {
 		NetworkID: opened.ID, Signer: signer{opened.Signer, opened}, Deliveries: opened.Deliveries,
 		Ready: e.ready, SubnetReady: e.subnetReady, Stream: n.process.kept.Archive.Stream(opened.ID), Changes: opened.Changes,
 	}
-	s.signing.Signer = on.console.Signer(opened.Name, s.signing.Signer)
 	if tracer := on.tracer(); tracer != nil {
 		s.signing.Signer = tracing.NewSigner(s.signing.Signer, opened.Name, tracer)
 	}

@@ -82,7 +82,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	if err = s.openAccess(ctx, &o); err != nil {
 		return s, err
 	}
-	s.console, err = console.New(console.Options{Networks: n.status, Resolve: n.forSigning().Resolve, Index: n.indexed, Archive: n.archived, Validators: n.validators, Memberships: n.memberships, Gatherer: p.registry, Example: p.options.Example})
+	s.console, err = console.New(console.Options{Networks: n.status, Resolve: n.forSigning().Resolve, Index: n.indexed, Archive: n.archived, Failures: n.failed, Validators: n.validators, Memberships: n.memberships, Gatherer: p.registry, Example: p.options.Example})
 	if err != nil {
 		return s, err
 	}

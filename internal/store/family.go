@@ -208,8 +208,8 @@ var (
 	// begins with the network ID and a kind of row. Afterwards it is empty.
 	FamilyVertexFetched = twins(76, "vertex_got")
 
-	// FamilySigned holds the stream of signed messages: p is the network ID, k a number.
-	// See Log and package aggregator.
+	// FamilySigned holds the stream of signed messages: p is the network ID, k a number. Behind
+	// the network ID and the letter f, it holds failures. See Log and package aggregator.
 	FamilySigned = family(79, "signed")
 	// FamilySignedKey holds the keys of that stream's entries: p is the network ID and a
 	// key, k is empty.

@@ -8,6 +8,7 @@ import * as primary from "./primary.js";
 export function lookup(main, live, query) {
   let ended = false;
   let turn = 0;
+  const heading = main.querySelector("h1");
   const on = query.get("on");
   const network = h("select", { id: "lookup-network", "aria-label": "Network" });
   const input = h("input", { id: "query", type: "search", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "Address, transaction, block, asset, subnet, NodeID", value: query.get("q") ?? "" });
@@ -51,8 +52,9 @@ export function lookup(main, live, query) {
     }
     const boxes = sections.map(([title]) => h("section", { class: "card", "aria-label": title }, h("h2", {}, title), h("p", { class: "muted" }, "Looking…")));
     results.replaceChildren(...boxes);
+    heading.textContent = "Look up";
     const reasons = new Set();
-    let named = !text;
+    let named = text ? sections.length : -1; // the first section that has something names the page
     const found = await Promise.all(sections.map(async ([title, read], i) => {
       let elements;
       try {
@@ -65,9 +67,10 @@ export function lookup(main, live, query) {
         }
       }
       if (ended || mine !== turn) return false;
-      if (elements && !named) {
-        named = true;
+      if (elements && i < named) {
+        named = i;
         document.title = `${title} ${text} · quorate console`;
+        heading.textContent = title;
       }
       if (elements) boxes[i].replaceChildren(h("h2", {}, title), ...[elements].flat(3).filter(Boolean));
       else boxes[i].remove();
@@ -114,10 +117,10 @@ function latest({ network, live }) {
 
 /** The subnets that a node is a validator of, and its connection. */
 async function validator({ network, text: nodeId }) {
-  const { validators } = await ask(`api/validators?${new URLSearchParams({ network, node: nodeId })}`);
+  const { validators, started } = await ask(`api/validators?${new URLSearchParams({ network, node: nodeId })}`);
   if (!validators.length) return h("p", { class: "muted" }, "It is in no validator set now.");
   const one = validators[0];
-  return [facts([["Validator", copied(nodeId)]]), connection(one),
+  return [facts([["Validator", copied(nodeId)]]), connection(one, started),
     table("Subnets", ["Subnet", { title: "Weight", right: true }, { title: "Share", right: true }], validators.map((v) => [
       subnet(network, v.subnetId), weight(v.weight, v.subnetId), percent(share(v.weight, v.totalWeight), 2)]))];
 }

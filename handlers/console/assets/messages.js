@@ -2,8 +2,9 @@ import { h, ask, copied, copyButton, facts, lookupURL, milliseconds, moment, nam
 import { reasons } from "./rounds.js";
 
 const EVERY = 5000; // ms between two looks for newer messages
+const MIXED = 100; // failures among which those of a page of messages are found
 const RESULTS = { all: "All", signed: "Signed", failed: "Not signed" };
-const ORIGINS = { client: "A client", ahead: "Signed ahead" };
+const ORIGINS = { client: "A client", ahead: "Pre-aggregation" };
 
 /** Where the page of a message is. */
 export const messageURL = (network, number) => `#/message?${new URLSearchParams({ network, number })}`;
@@ -38,7 +39,7 @@ export function messages(main, live, query) {
     h("div", { class: "field" }, h("label", { for: "messages-network" }, "Network"), network),
     h("div", { class: "buttons" }, example, h("button", { type: "submit", class: "primary" }, "Filter")));
   const list = h("section", { class: "card", id: "archive", "aria-label": "Messages" }, h("p", { class: "muted" }, "…"));
-  main.append(form, list, verifier(() => network.value));
+  main.append(form, verifier(() => network.value), list);
 
   function go() {
     const next = { network: network.value };
@@ -52,38 +53,44 @@ export function messages(main, live, query) {
     const of = new URLSearchParams({ network: network.value, limit: pageSize(25) });
     for (const key of ["before", "id"]) if (query.get(key)) of.set(key, query.get(key));
     let page = { messages: [], before: null, newest: 0, oldest: 1 };
-    let failures = [];
+    let failed = { failures: [], before: null, newest: 0, oldest: 1 };
     try {
       if (result.value !== "failed") page = await ask(`api/messages?${of}`);
-      if (result.value !== "signed") ({ failures } = await ask(`api/failures?network=${encodeURIComponent(network.value)}`));
+      if (result.value === "all") {
+        of.set("limit", MIXED);
+        of.delete("before");
+      }
+      if (result.value !== "signed") failed = await ask(`api/failures?${of}`);
     } catch (error) {
       if (!ended) list.replaceChildren(h("p", { class: "empty" }, error.message));
       return;
     }
     if (ended) return;
-    list.replaceChildren(...listing(page, failures));
+    list.replaceChildren(...listing(page, failed));
   }
 
-  function listing(page, failures) {
+  function listing(page, failed) {
     const until = Number(query.get("until")) || Infinity;
     const from = page.before === null || result.value === "failed" ? 0 : page.messages.at(-1)?.signedAt ?? 0;
     const wanted = query.get("id");
-    const all = [...page.messages.map((m) => ({ ...m, at: m.signedAt ?? 0 })),
-      ...failures.filter((f) => f.at > from && f.at <= until && (!wanted || [f.messageId, f.sourceBlockchainId, f.outcomes?.signingSubnetId].includes(wanted)))];
+    const all = [...page.messages.map((m) => ({ ...m, at: m.signedAt ?? 0 })), ...failed.failures.filter((f) => f.at > from && f.at <= until).map((f) => ({ ...f, failed: true }))];
+    const before = result.value === "failed" ? failed.before : page.before;
     // Gaps have no time, and stay where they are among the messages.
     for (const [i, m] of all.entries()) if (!m.at) m.at = all[i - 1]?.at ?? Infinity;
     all.sort((a, b) => b.at - a.at);
     const stored = page.newest ? `${number(page.newest - page.oldest + 1)} signed messages are stored, the oldest are removed first. ` : "";
     const heading = h("div", { class: "row" }, h("h2", {}, "Messages"), query.get("before") ? h("a", { href: older({}) }, "Newest") : null);
-    const note = h("p", { class: "muted" }, stored, result.value === "signed" ? "" : "Failures are those of this process since it started, at most 200.");
+    const count = failed.newest - failed.oldest + 1;
+    const lost = result.value === "signed" ? "" : count ? `${number(count)} failed ${count === 1 ? "request is" : "requests are"} stored. ` : "No failed request is stored. ";
+    const note = h("p", { class: "muted" }, stored, lost, result.value === "all" && failed.before !== null ? "The list has the latest of them; filter by result for all." : "");
     if (!all.length) {
       const none = wanted ? "No message here has this ID." : result.value === "failed" ? "No request failed." : "No message was signed yet.";
       return [heading, note, h("p", { class: "empty" }, none, " ", h("a", { href: "#/rounds" }, "Sign a message")),
-        page.before === null ? null : h("p", {}, h("a", { href: older({ before: page.before }) }, "Search older messages"))].filter(Boolean);
+        before === null ? null : h("p", {}, h("a", { href: older({ before }) }, "Search older messages"))].filter(Boolean);
     }
     return [heading, note,
-      table("Messages", ["Time", "Source", "Content", { title: "Weight signed", right: true }, "Asked by", "Result", ""], all.map((m) => (m.code ? failedRow(m) : m.missed ? gapRow(m) : signedRow(m)))),
-      page.before === null ? null : h("p", { class: "pages" }, h("a", { class: "button", href: older({ before: page.before, until: page.messages.at(-1)?.signedAt ?? "" }) }, "Older"))].filter(Boolean);
+      table("Messages", ["Time", "Source", "Content", { title: "Weight signed", right: true }, "Asked by", "Result", ""], all.map((m) => (m.missed ? gapRow(m) : m.failed ? failedRow(m) : signedRow(m)))),
+      before === null ? null : h("p", { class: "pages" }, h("a", { class: "button", href: older({ before, until: page.messages.at(-1)?.signedAt ?? "" }) }, "Older"))].filter(Boolean);
   }
 
   function older(more) {
@@ -97,12 +104,12 @@ export function messages(main, live, query) {
     h("span", { class: "badge", "data-state": "good" }, "Signed"), h("a", { href: messageURL(network.value, m.number) }, "Details")];
 
   const failedRow = (f) => [when(f.at), source(network.value, f.sourceBlockchainId), h("span", {}, f.payload.title),
-    f.outcomes ? percent(share(f.outcomes.signedWeight, f.outcomes.totalWeight)) : "—", ORIGINS.client,
+    f.outcomes ? percent(share(f.outcomes.signedWeight, f.outcomes.totalWeight)) : "—", ORIGINS[f.origin] ?? "Not known",
     h("details", { class: "failed" }, h("summary", {}, h("span", { class: "badge", "data-state": "bad" }, f.code)),
-      h("p", { class: "wrap" }, f.message), reasons(f.outcomes)),
+      h("p", { class: "wrap" }, f.message), h("p", { class: "muted" }, f.outcomes ? ["P-Chain height ", number(f.outcomes.pChainHeight), ", ", subnet(network.value, f.outcomes.signingSubnetId), ". "] : null, `It took ${milliseconds(f.elapsed)}. The message has ${number(f.size)} bytes.`), reasons(f.outcomes)),
     f.unsignedMessage ? h("a", { href: `#/rounds?${new URLSearchParams({ network: network.value, message: f.unsignedMessage })}` }, "Try again") : ""];
 
-  const gapRow = (m) => ["—", "—", `${number(m.missed)} signed messages could not be stored`, "—", "—", "", ""];
+  const gapRow = (m) => ["—", "—", `${number(m.missed)} ${m.failed ? "failed requests" : "signed messages"} could not be stored`, "—", "—", "", ""];
 
   function onStatus() {
     example.hidden = !live.status?.example || query.has("id");
@@ -197,14 +204,14 @@ function verifier(network) {
     if (id.value.trim()) body.signingSubnetId = id.value.trim();
     verify(network(), body, verdict);
   } },
-    h("h2", {}, "Verify a signed message"),
+    h("details", {}, h("summary", {}, h("h2", {}, "Verify a signed message")),
     h("div", { class: "field grow" }, h("label", { for: "signed" }, "Signed message"), text),
     h("div", { class: "fields" },
       h("div", { class: "field" }, h("label", { for: "verify-quorum" }, "Quorum, %"), quorum),
       h("div", { class: "field" }, h("label", { for: "verify-height" }, "P-Chain height"), height),
       h("div", { class: "field grow" }, h("label", { for: "verify-subnet" }, "Signing subnet"), id),
       h("div", { class: "buttons" }, example, h("button", { type: "submit", class: "primary" }, "Verify"))),
-    verdict);
+    verdict));
 }
 
 async function verify(network, body, verdict) {

@@ -42,11 +42,14 @@ export function meter(share) {
   return h("span", { class: "meter" }, h("span", { class: "track" }, bar, h("span", { class: "mark", title: "67%, the default quorum" })), h("span", { class: "meter-text" }, percent(share)));
 }
 
+/** Since when there is no connection to a validator. */
+const lostSince = (v, started) => (v.lost ? h("span", {}, "lost ", when(v.lost)) : h("span", {}, "never connected since the service started ", when(started)));
+
 /** The connection to a validator. */
-export function connection(v) {
+export function connection(v, started) {
   const answers = v.answerTime ? `Median answer time ${milliseconds(v.answerTime)}.` : "It has not been asked for a signature yet, or has not answered.";
   if (v.connected) return h("p", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since), `, version ${v.version}. ${answers}`);
-  return h("p", {}, h("span", { class: "badge", "data-state": "bad" }, v.reason || "Not connected"), v.meaning ? ` Validators like it ${v.meaning}. ${v.remedy}` : "", v.answerTime ? ` ${answers}` : "");
+  return h("p", {}, h("span", { class: "badge", "data-state": "bad" }, v.reason || "Not connected"), " ", lostSince(v, started), ".", v.meaning ? ` Validators like it ${v.meaning}. ${v.remedy}` : "", v.answerTime ? ` ${answers}` : "");
 }
 
 const EVERY = 5000; // ms between two looks at the connections
@@ -92,7 +95,7 @@ export function subnetPage(main, live, query) {
       page.validators.length ? table("Validators", ["Validator", { title: "Weight", right: true }, { title: "Share", right: true }, "Connection", "Version", { title: "Median answer", right: true }],
         page.validators.map((v) => [
           h("span", {}, v.nodeIds.length ? node(network, v.nodeIds[0]) : "—", v.nodeIds.length > 1 ? ` and ${v.nodeIds.length - 1} more` : ""),
-          weight(v.weight, id), percent(share(v.weight, page.totalWeight), 2), state(v), v.version ?? "—", v.answerTime ? milliseconds(v.answerTime) : "—"]))
+          weight(v.weight, id), percent(share(v.weight, page.totalWeight), 2), state(v, page.started), v.version ?? "—", v.answerTime ? milliseconds(v.answerTime) : "—"]))
         : h("p", { class: "empty" }, missing ? "Every validator is connected." : "None."),
       offset || page.next !== null ? h("p", { class: "pages" },
         offset ? h("a", { class: "button", href: turn(Math.max(offset - limit, 0)) }, "Previous") : null,
@@ -100,8 +103,8 @@ export function subnetPage(main, live, query) {
         page.next === null ? null : h("a", { class: "button", href: turn(page.next) }, "Next")) : "");
   }
 
-  const state = (v) => (v.connected ? h("span", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since))
-    : h("span", {}, h("span", { class: "badge", "data-state": "bad", title: v.remedy }, v.reason || "Not connected"), v.meaning ? h("small", { class: "wrap" }, `Validators ${v.meaning}.`) : null));
+  const state = (v, started) => (v.connected ? h("span", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since))
+    : h("span", {}, h("span", { class: "badge", "data-state": "bad", title: v.remedy }, v.reason || "Not connected"), " ", v.lost ? lostSince(v) : null, h("small", { class: "wrap" }, v.meaning ? `Validators ${v.meaning}. ` : "", v.lost ? null : lostSince(v, started))));
 
   onStatus();
   read();

@@ -5,7 +5,7 @@ import { meter } from "./networks.js";
 import uPlot from "./lib/uPlot.js";
 
 const EVERY = 5000; // ms between two looks at the history
-const SHORTEST = 300_000; // ms that a chart shows at least
+const SHORTEST = 60_000; // ms that a chart shows at least
 const MOST_SUBNETS = 12;
 
 /** The page that says whether all is well. */
@@ -27,7 +27,7 @@ export function overview(main, live) {
     verdict.dataset.state = status.problems.some((p) => p.severity === "bad") ? "bad" : status.problems.length ? "wait" : "good";
     verdict.replaceChildren(...health(status, history));
     numbers.replaceChildren(...figures(status, history));
-    details.replaceChildren(...[weights(status), h("div", { class: "grid" }, failures(history), h("div", { class: "stack" }, indexes(status), storage(history)))].flat());
+    details.replaceChildren(...[weights(status), failures(history), h("div", { class: "grid" }, indexes(status), storage(history))].flat());
   }
 
   async function read() {
@@ -59,7 +59,7 @@ function health(status, history) {
   const behind = chains.filter((c) => c.state === "catching up" || c.state === "rebuilding");
   const title = problems.length ? `${problems.length} ${problems.length === 1 ? "problem" : "problems"}` : "All is well";
   const ready = { ready: "Every network is ready to sign.", degraded: "Every network signs, but not all works as it should.", "not ready": "Not every network is ready to sign." }[status.readiness];
-  const failed = (history?.networks ?? []).reduce((a, n) => a + n.failed, 0);
+  const failed = (history?.networks ?? []).reduce((a, n) => a + n.notSigned, 0);
   return [
     h("h2", {}, title),
     h("p", { class: "muted" }, ready, failed ? ` ${number(failed)} ${failed === 1 ? "request was" : "requests were"} not signed in the last hour: see the reasons below.` : null, behind.length ? ` ${behind.map((c) => `${titleOf(c)} of ${c.network}`).join(", ")} ${behind.length === 1 ? "is" : "are"} still being indexed.` : null),
@@ -80,7 +80,7 @@ function figures(status, history) {
   const span = history && history.to - history.from < 3_540_000 ? "since the start" : "in the last hour";
   return [
     figure(`Signed ${span}`, sum((n) => n.signed)),
-    figure(`Not signed ${span}`, sum((n) => n.failed)),
+    figure("Not signed in the last hour", sum((n) => n.notSigned)),
     figure("Median time to sign", most((n) => n.median)),
     figure("99 of 100 within", most((n) => n.p99)),
     figure("Connected validators and peers", number(status.networks.reduce((a, n) => a + n.peers, 0))),
@@ -106,11 +106,11 @@ function weights(status) {
 /** What was not signed in the last hour, by reason. */
 function failures(history) {
   const of = history?.networks ?? [];
-  const outcomes = of.flatMap((n) => n.outcomes.map((o) => [n.network, h("code", {}, o.code === "cancelled" ? "cancelled by the client" : o.code), number(o.count)]));
+  const outcomes = of.flatMap((n) => n.outcomes.map((o) => [number(o.count), n.network, h("code", {}, o.code === "cancelled" ? "cancelled by the client" : o.code)]));
   const reasons = of.flatMap((n) => n.shortfalls.map((o) => [number(o.count), h("span", {}, h("code", {}, o.code), h("small", { class: "wrap" }, ` Validators ${o.meaning}. ${o.remedy}`))]));
   return h("section", { class: "card", "aria-label": "Failures", id: "failures" },
     h("h2", {}, "Not signed in the last hour"),
-    outcomes.length ? table("Requests that were not signed", ["Network", "Result", { title: "Requests", right: true }], outcomes)
+    outcomes.length ? table("Requests that were not signed", [{ title: "Requests", right: true }, "Network", "Result"], outcomes)
       : h("p", { class: "empty" }, history ? "No request failed." : "Waiting for the service…"),
     outcomes.length ? h("p", { class: "muted" }, "These are requests of clients. ", h("a", { href: "#/messages?result=failed" }, "The latest ones, with their reasons")) : null,
     reasons.length ? h("h3", {}, "Why weight was missing") : null,
@@ -145,6 +145,7 @@ function bytes(n) {
 }
 
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+const tick = (seconds) => (seconds % 60 ? `${clock(seconds)}:${String(Math.round(seconds % 60)).padStart(2, "0")}` : clock(seconds));
 const clockOf = (_, seconds) => (seconds === null ? "—" : clock(seconds));
 
 /** Latency and requests over time. */
@@ -160,9 +161,9 @@ function trends() {
   const section = h("section", { class: "card", "aria-labelledby": "trend-heading" },
     h("div", { class: "row" }, h("h2", { id: "trend-heading" }, "Time to sign"), h("div", { class: "tools" }, network, span)), text, latency, requests);
 
-  const times = axis({ space: 70, size: 32, incrs: [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400], values: (_, splits) => splits.map(clock) });
-  const line = (label, variable) => ({ label, stroke: () => color(variable), width: 2, spanGaps: true, points: { show: true, size: 4, fill: () => color(variable) } });
-  const bars = (label, variable) => ({ label, stroke: () => color(variable), fill: () => color(variable), width: 0, paths: uPlot.paths.bars({ size: [0.9, 24] }), points: { show: false } });
+  const times = axis({ space: 70, size: 32, incrs: [15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400], values: (_, splits) => splits.map(tick) });
+  const line = (label, variable) => ({ label, stroke: () => color(variable), width: 2, spanGaps: true, points: { show: true, size: 6, fill: () => color(variable) } });
+  const bars = (label, variable) => ({ label, stroke: () => color(variable), fill: () => color(variable), width: 0, paths: uPlot.paths.bars({ size: [0.9, 24] }), points: { show: false }, value: (_, v) => v ?? "—" });
 
   async function draw(anew) {
     let answer;

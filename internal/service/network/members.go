@@ -40,12 +40,13 @@ func (n *Network) Memberships(node ids.NodeID) []console.Membership {
 type connections struct {
 	peers      map[ids.NodeID]p2p.Peer
 	failure    func(ids.NodeID) p2p.Failure
+	lost       func(ids.NodeID) time.Time
 	answerTime func(ids.NodeID) (time.Duration, bool)
 }
 
 func (n *Network) connections() connections {
 	all := n.Peers.Peers()
-	c := connections{make(map[ids.NodeID]p2p.Peer, len(all)), n.Peers.Failure, n.Signer.AnswerTime}
+	c := connections{make(map[ids.NodeID]p2p.Peer, len(all)), n.Peers.Failure, n.Peers.Lost, n.Signer.AnswerTime}
 	for _, p := range all {
 		c.peers[p.NodeID] = p
 	}
@@ -76,6 +77,11 @@ func (c connections) member(nodes []ids.NodeID, weight uint64) console.Validator
 		}
 	}
 	v.Reason, v.Detail = aggregator.ReasonOf(c.failure(nodes[0]))
+	for _, id := range nodes {
+		if lost := c.lost(id); lost.After(v.Lost) {
+			v.Lost = lost
+		}
+	}
 	v.AnswerTime, _ = c.answerTime(nodes[0])
 	return v
 }

@@ -95,8 +95,9 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 		}
 	}
 	limit := uint64(c.ArchiveLimit)
+	each := limit / uint64(max(len(c.Networks), 1))
 	k.Archive, err = aggregator.OpenArchive(ctx, s, aggregator.ArchiveOptions{
-		MessageBytes: limit / 6, SignatureBytes: limit - limit/3, StreamBytes: limit / 6 / uint64(max(len(c.Networks), 1)), Log: log,
+		MessageBytes: limit / 6, SignatureBytes: limit - limit/3, StreamBytes: each / 7, FailureBytes: each / 42, Log: log,
 	})
 	if err == nil {
 		for _, collector := range k.Archive.Collectors() {
