@@ -126,7 +126,9 @@ func TestArchive(t *testing.T) {
 	}, 2*time.Minute, 100*time.Millisecond)
 	for chain, all := range blocks {
 		s.compareBlocks(ctx, chain, all)
+		s.compareProposed(ctx, chain, all)
 	}
+	s.compareAssetTxs(ctx, blocks["x-chain"])
 	s.compareAssets(ctx, avm.NewClient(node, "X"), blocks["x-chain"])
 	s.compareChainIDs(ctx, keys)
 	s.comparePending(ctx, keys)
@@ -381,7 +383,11 @@ func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp
 	for chain, listed := range blocks {
 		on := map[string]any{"blockchainId": chain}
 		calls = append(calls, clientCall{"listLatestPrimaryNetworkBlocks", on}, clientCall{"listLatestPrimaryNetworkTransactions", on})
+		proposers := make(map[ids.NodeID]bool)
 		for _, b := range listed {
+			if e := b.ProposerDetails; e != nil && e.ProposerNodeID != ids.EmptyNodeID {
+				proposers[e.ProposerNodeID] = true
+			}
 			calls = append(calls, clientCall{"getBlockById", map[string]any{"blockchainId": chain, "blockId": b.BlockHash.String()}})
 			for id, tx := range b.txs {
 				calls = append(calls, clientCall{"getTxByHash", map[string]any{"blockchainId": chain, "txHash": id.String()}})
@@ -390,9 +396,13 @@ func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp
 				}
 			}
 		}
+		for by := range proposers {
+			calls = append(calls, clientCall{"listPrimaryNetworkBlocksByNodeId", map[string]any{"blockchainId": chain, "nodeId": by.String()}})
+		}
 	}
 	for _, id := range assets {
-		calls = append(calls, clientCall{"getAssetDetails", map[string]any{"blockchainId": "x-chain", "assetId": id}})
+		asset := map[string]any{"blockchainId": "x-chain", "assetId": id}
+		calls = append(calls, clientCall{"getAssetDetails", asset}, clientCall{"listAssetTransactions", asset})
 	}
 	newClients(t, ctx, s).require(ctx, calls)
 }

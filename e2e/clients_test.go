@@ -55,6 +55,8 @@ var clientMethods = map[string]clientMethod{
 	"getAssetDetails":                      {"data.primaryNetwork.getAssetDetails", ""},
 	"getChainIdsForAddresses":              {"data.primaryNetwork.getChainIdsForAddresses", ""},
 	"listLatestPrimaryNetworkBlocks":       {"data.primaryNetwork.blocks.listLatest", "blocks"},
+	"listPrimaryNetworkBlocksByNodeId":     {"data.primaryNetwork.blocks.listByNodeId", "blocks"},
+	"listAssetTransactions":                {"data.primaryNetwork.transactions.listAssetTransactions", "transactions"},
 	"getBlockById":                         {"data.primaryNetwork.blocks.get", ""},
 	"listHistoricalPrimaryNetworkRewards":  {"data.primaryNetwork.rewards.listHistoricalRewards", "historicalRewards"},
 	"listPendingPrimaryNetworkRewards":     {"data.primaryNetwork.rewards.listPendingRewards", "pendingRewards"},
@@ -351,6 +353,7 @@ var additions = map[string][]string{
 	"listBalances":                         {"status", "locked", "unlocked"},
 	"getTxByHash":                          outputs,
 	"listLatestPrimaryNetworkTransactions": outputs,
+	"listAssetTransactions":                outputs,
 }
 
 // outputs are additions to outputs and L1 validators in transactions.

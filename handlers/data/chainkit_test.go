@@ -3,6 +3,7 @@ package data_test
 import (
 	"cmp"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ type call struct {
 func officialCalls() []call {
 	const network = "data.primaryNetwork."
 	a, both := text(alice), "P-"+text(alice)+", X-"+text(bob)
-	return append(append(registryCalls(), archiveCalls()...), []call{
+	return append(slices.Concat(registryCalls(), archiveCalls(), listCalls()), []call{
 		{
 			Call: chainkit.Call{Name: "UTXOs of the P-Chain", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": "p-chain", "addresses": a, "includeSpent": true}},
 			id:   "utxoId", count: 41, pages: 5,

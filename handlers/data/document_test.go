@@ -3,6 +3,8 @@ package data_test
 import (
 	"testing"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/handlers/docs/conform"
 )
 
@@ -24,6 +26,8 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"getChainIdsForAddresses":              base + "/addresses:listChainIds?addresses=" + text(alice),
 		"listLatestXChainVertices":             base + "/blockchains/x-chain/vertices",
 		"listLatestPrimaryNetworkBlocks":       base + "/blockchains/p-chain/blocks",
+		"listPrimaryNetworkBlocksByNodeId":     base + "/blockchains/p-chain/nodes/" + ids.NodeID{1}.String() + "/blocks",
+		"listAssetTransactions":                base + "/blockchains/x-chain/assets/" + busiest(simulatedArchive().ofAsset(), 100).String() + "/transactions",
 		"listL1Validators":                     base + "/l1Validators",
 	})
 }
