@@ -224,7 +224,7 @@ func TestAvaCloudClient(t *testing.T) {
 	for i, r := range client.Run(t, server.URL, plain(calls)) {
 		c := calls[i]
 		switch {
-		case strings.HasSuffix(c.Path, "listByAddressesV2"):
+		case strings.HasSuffix(c.Path, "listByAddressesV2") || strings.Contains(c.Path, "getLastActivity"):
 			require.NotNil(t, r.Error)
 			require.Equal(t, chainkit.NoMethod, r.Error.Type, c.Name)
 		case c.Request["minUtxoAmount"] != nil: // it does not send the parameter
@@ -233,5 +233,5 @@ func TestAvaCloudClient(t *testing.T) {
 			c.requireResult(t, r)
 		}
 	}
-	made.Require(t, "Primary network", "listUtxosOfBody")
+	made.Require(t, "Primary network", "listUtxosOfBody", "getLastActivityTimestampByAddresses", "getLastActivityTimestampByAddressesV2")
 }

@@ -156,7 +156,19 @@ func listCalls() []call {
 	}
 	truth := a.ofAsset()
 	asset := busiest(truth, 100)
+	activity := func(method, chain string, request map[string]any) call {
+		request["blockchainId"] = chain
+		return call{
+			Call: chainkit.Call{Name: method + " of the " + chain, Path: network + "utxos." + method, Request: request}, pages: 1, field: "txHash",
+		}
+	}
+	const ofQuery, ofBody = "getLastActivityTimestampByAddresses", "getLastActivityTimestampByAddressesV2"
+	both := map[string]any{"addresses": "P-" + text(alice) + "," + text(bob)}
 	return []call{
+		activity(ofQuery, "p-chain", map[string]any{"addresses": text(alice)}),
+		activity(ofQuery, "x-chain", map[string]any{"addresses": "X-" + text(alice)}),
+		activity(ofQuery, "c-chain", map[string]any{"addresses": text(alice)}),
+		activity(ofBody, "p-chain", map[string]any{"primaryNetworkAddressesBodyDto": both}),
 		blocks("p-chain", history.P, 3),
 		blocks("x-chain", history.X, 2),
 		{
