@@ -11,6 +11,7 @@ import (
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
 	"quorate/internal/chain/ledger"
+	"quorate/internal/chain/pchain"
 	"quorate/internal/index/archive"
 	"quorate/internal/index/lookup"
 	"quorate/internal/simnet/history"
@@ -142,4 +143,36 @@ func TestNoLists(t *testing.T) {
 	require.ErrorIs(t, err, lookup.ErrNoLists)
 	_, err = s.chains[history.X].Txs(t.Context(), archive.TxQuery{Tip: 5, Limit: 1, Asset: s.genesis.AVAXAssetID})
 	require.NoError(t, err, "the list of AVAX is that of all transactions")
+}
+
+// A missing row of a proposer is found if the stored container has the envelope.
+func TestProposersAreChecked(t *testing.T) {
+	s := newStored(t)
+	onP := lookup.PChain(network)
+	var batch store.Batch
+	for row, err := range store.Rows(t.Context(), s.store, store.FamilyProposed) {
+		require.NoError(t, err)
+		batch.Delete(store.FamilyProposed, row.PK)
+	}
+	checked, wrong := 0, 0
+	check := func() {
+		for _, b := range s.blocks[history.P] {
+			if b.Container == nil {
+				continue
+			}
+			parsed, err := pchain.ParseBlock(b.Container)
+			require.NoError(t, err)
+			require.NoError(t, onP.Check(t.Context(), s.store, parsed, func(string) { wrong++ }))
+			if parsed.Envelope != nil && parsed.Envelope.Proposer != ids.EmptyNodeID {
+				checked++
+			}
+		}
+	}
+	check()
+	require.Zero(t, wrong)
+	require.NoError(t, s.store.Commit(t.Context(), &batch))
+	checked = 0
+	check()
+	require.Positive(t, wrong)
+	require.Equal(t, checked, wrong)
 }

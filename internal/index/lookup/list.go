@@ -9,6 +9,8 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/internal/chain/envelope"
+	"quorate/internal/index/container"
 	"quorate/internal/store"
 )
 
@@ -68,11 +70,35 @@ func (t *Projection[B]) checkLists(ctx context.Context, c *Chain, e *entries, wr
 		if err != nil {
 			return fmt.Errorf("reading lists of block %d: %w", e.height, err)
 		}
-		if values[0] == nil {
-			wrong(row.missing())
+		if values[0] != nil {
+			continue
 		}
+		if row.family == store.FamilyProposed {
+			signed, err := c.signed(ctx, e)
+			if err != nil {
+				return err
+			}
+			if !signed {
+				continue
+			}
+		}
+		wrong(row.missing())
 	}
 	return nil
+}
+
+// signed reports whether the stored container has the envelope that the block's proposer signed. A node without an index
+// removes envelopes.
+func (c *Chain) signed(ctx context.Context, e *entries) (bool, error) {
+	kept, err := container.Chain{NetworkID: binary.BigEndian.Uint32(c.prefix), Name: string(c.prefix[4:])}.Get(ctx, c.reader, e.height)
+	if errors.Is(err, container.ErrMissing) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	around, ok := envelope.Open(kept.Bytes)
+	return ok && around.Proposer == e.proposer, nil
 }
 
 // partition clips the shared prefix, so that appending copies it.
