@@ -120,16 +120,20 @@ func TestArchive(t *testing.T) {
 	p.accepted(p.wallet.IssueIncreaseL1ValidatorBalanceTx(subnetID.Append(0), units.MilliAvax))
 	s := startService(t, program, node)
 
-	blocks := map[string][]decodedBlock{"p-chain": platformBlocks(t, ctx, p, node), "x-chain": assetBlocks(t, ctx, node)}
+	owners := make(map[ids.ID][]ids.ShortID)
+	blocks := map[string][]decodedBlock{"p-chain": platformBlocks(t, ctx, p, node, owners), "x-chain": assetBlocks(t, ctx, node, owners)}
 	require.Eventually(t, func() bool {
 		return s.recorded(ctx, map[string]uint64{"P": uint64(len(blocks["p-chain"]) - 1), "X": uint64(len(blocks["x-chain"]) - 1)})
 	}, 2*time.Minute, 100*time.Millisecond)
 	for chain, all := range blocks {
 		s.compareBlocks(ctx, chain, all)
+		s.compareProposed(ctx, chain, all)
 	}
+	s.compareAssetTxs(ctx, blocks["x-chain"])
 	s.compareAssets(ctx, avm.NewClient(node, "X"), blocks["x-chain"])
 	s.compareChainIDs(ctx, keys)
 	s.comparePending(ctx, keys)
+	s.compareActivity(ctx, keys, blocks, owners)
 	t.Run("official clients", func(t *testing.T) { s.requireClients(t, ctx, keys, blocks) })
 	var converted archivedTx
 	s.records(ctx, "blockchains/p-chain/transactions/"+conversion.String(), nil, &converted)
@@ -201,7 +205,7 @@ func envelopes(t *testing.T, ctx context.Context, node, chain string, blockID fu
 	return all
 }
 
-func platformBlocks(t *testing.T, ctx context.Context, p *pChain, node string) (all []decodedBlock) {
+func platformBlocks(t *testing.T, ctx context.Context, p *pChain, node string, owners map[ids.ID][]ids.ShortID) (all []decodedBlock) {
 	t.Helper()
 	around := envelopes(t, ctx, node, "P", func(b []byte) ids.ID {
 		parsed, err := platformblock.Parse(platformblock.Codec, b)
@@ -226,15 +230,12 @@ func platformBlocks(t *testing.T, ctx context.Context, p *pChain, node string) (
 		for _, tx := range b.Txs() {
 			d.Transactions = append(d.Transactions, tx.ID())
 			made := utxosOf(tx.UTXOs())
+			ownersOf(tx.UTXOs(), owners)
 			if staker, ok := tx.Unsigned.(txs.PermissionlessStaker); ok {
-				for range staker.Stake() {
-					made = append(made, (&avax.UTXOID{TxID: tx.ID(), OutputIndex: uint32(len(made))}).InputID())
-				}
+				made = follow(tx.ID(), made, staker.Stake(), owners)
 			}
 			if export, ok := tx.Unsigned.(*txs.ExportTx); ok {
-				for range export.ExportedOutputs {
-					made = append(made, (&avax.UTXOID{TxID: tx.ID(), OutputIndex: uint32(len(made))}).InputID())
-				}
+				made = follow(tx.ID(), made, export.ExportedOutputs, owners)
 			}
 			d.txs[tx.ID()] = decodedTx{kind: reflect.TypeOf(tx.Unsigned).Elem().Name(), consumed: tx.InputIDs().List(), made: made}
 		}
@@ -243,7 +244,7 @@ func platformBlocks(t *testing.T, ctx context.Context, p *pChain, node string) (
 	return all
 }
 
-func assetBlocks(t *testing.T, ctx context.Context, node string) (all []decodedBlock) {
+func assetBlocks(t *testing.T, ctx context.Context, node string, owners map[ids.ID][]ids.ShortID) (all []decodedBlock) {
 	t.Helper()
 	client := avm.NewClient(node, "X")
 	around := envelopes(t, ctx, node, "X", func(b []byte) ids.ID {
@@ -269,10 +270,9 @@ func assetBlocks(t *testing.T, ctx context.Context, node string) (all []decodedB
 				consumed = append(consumed, in.InputID())
 			}
 			made := utxosOf(tx.UTXOs())
+			ownersOf(tx.UTXOs(), owners)
 			if export, ok := tx.Unsigned.(*xtxs.ExportTx); ok {
-				for range export.ExportedOuts {
-					made = append(made, (&avax.UTXOID{TxID: tx.ID(), OutputIndex: uint32(len(made))}).InputID())
-				}
+				made = follow(tx.ID(), made, export.ExportedOuts, owners)
 			}
 			d.txs[tx.ID()] = decodedTx{kind: reflect.TypeOf(tx.Unsigned).Elem().Name(), consumed: consumed, made: made}
 		}
@@ -373,6 +373,8 @@ func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp
 	}
 	for _, chain := range []string{"p-chain", "x-chain", "c-chain"} {
 		calls = append(calls,
+			clientCall{"getLastActivityTimestampByAddresses", map[string]any{"blockchainId": chain, "addresses": all}},
+			clientCall{"getLastActivityTimestampByAddressesV2", map[string]any{"blockchainId": chain, "primaryNetworkAddressesBodyDto": map[string]any{"addresses": all}}},
 			clientCall{"listBalances", map[string]any{"blockchainId": chain, "addresses": all}},
 			clientCall{"listUtxos", map[string]any{"blockchainId": chain, "addresses": all, "includeSpent": true}},
 		)
@@ -381,7 +383,11 @@ func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp
 	for chain, listed := range blocks {
 		on := map[string]any{"blockchainId": chain}
 		calls = append(calls, clientCall{"listLatestPrimaryNetworkBlocks", on}, clientCall{"listLatestPrimaryNetworkTransactions", on})
+		proposers := make(map[ids.NodeID]bool)
 		for _, b := range listed {
+			if e := b.ProposerDetails; e != nil && e.ProposerNodeID != ids.EmptyNodeID {
+				proposers[e.ProposerNodeID] = true
+			}
 			calls = append(calls, clientCall{"getBlockById", map[string]any{"blockchainId": chain, "blockId": b.BlockHash.String()}})
 			for id, tx := range b.txs {
 				calls = append(calls, clientCall{"getTxByHash", map[string]any{"blockchainId": chain, "txHash": id.String()}})
@@ -390,9 +396,13 @@ func (s *service) requireClients(t *testing.T, ctx context.Context, keys []*secp
 				}
 			}
 		}
+		for by := range proposers {
+			calls = append(calls, clientCall{"listPrimaryNetworkBlocksByNodeId", map[string]any{"blockchainId": chain, "nodeId": by.String()}})
+		}
 	}
 	for _, id := range assets {
-		calls = append(calls, clientCall{"getAssetDetails", map[string]any{"blockchainId": "x-chain", "assetId": id}})
+		asset := map[string]any{"blockchainId": "x-chain", "assetId": id}
+		calls = append(calls, clientCall{"getAssetDetails", asset}, clientCall{"listAssetTransactions", asset})
 	}
 	newClients(t, ctx, s).require(ctx, calls)
 }

@@ -75,7 +75,7 @@ var simulatedArchive = sync.OnceValue(func() *archived {
 	for on, name := range map[history.Chain]string{history.P: index.PChain, history.X: index.XChain} {
 		o := archive.Options{Viewer: a.store, NetworkID: archivedNetwork, Name: name, ID: a.ids[on], Begun: a.genesis.Time, Genesis: a.genesis.PTxs}
 		if on == history.X {
-			o.Genesis = a.genesis.XTxs
+			o.Genesis, o.AVAXAssetID = a.genesis.XTxs, a.genesis.AVAXAssetID
 		}
 		a.chains[on] = must(archive.New(o))
 	}
@@ -89,7 +89,7 @@ func (a *archived) index(ctx context.Context) {
 		NetworkID: archivedNetwork, Genesis: g.P, AVAXAssetID: g.AVAXAssetID, Validators: g.Validators, Supply: g.Supply, Node: computedRewards{},
 	}))
 	x, c := must(xchain.NewDecoder(g.XChainID, g.X)), must(cchain.NewDecoder(archivedNetwork, g.CChainID, nil))
-	onP, onX := lookup.PChain(archivedNetwork), lookup.XChain(archivedNetwork)
+	onP, onX := lookup.PChain(archivedNetwork), lookup.XChain(archivedNetwork, g.AVAXAssetID)
 	state := pchain.NewState()
 	for on, name := range map[history.Chain]string{history.P: index.PChain, history.X: index.XChain, history.C: index.CChain} {
 		projection := ledger.NewProjection(archivedNetwork, a.ids[on])
@@ -277,7 +277,7 @@ func TestBlockRefusals(t *testing.T) {
 
 	begun := n.Archives
 	lost := must(archive.New(archive.Options{
-		Viewer: a.store, NetworkID: archivedNetwork, Name: index.XChain, ID: n.XChainID,
+		Viewer: a.store, NetworkID: archivedNetwork, Name: index.XChain, ID: n.XChainID, AVAXAssetID: n.AVAXAssetID,
 		Before: func(context.Context) (uint64, error) { return 0, index.ErrVerticesMissing },
 	}))
 	none := must(archive.New(archive.Options{Viewer: a.store, NetworkID: archivedNetwork + 1, Name: index.PChain}))

@@ -16,10 +16,11 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	"quorate/internal/index/archive"
+	"quorate/internal/index/lookup"
 )
 
 // Archive reads the stored blocks of the P-Chain or the X-Chain; *archive.Chain implements it. Its errors may be
-// archive.ErrUnknown and archive.ErrNotStored. The rules of Ledger apply.
+// archive.ErrUnknown, archive.ErrNotStored and, for lists by proposer or asset, lookup.ErrNoLists. The rules of Ledger apply.
 type Archive interface {
 	Block(ctx context.Context, number uint64) (*archive.Block, error)
 	BlockByID(ctx context.Context, id ids.ID) (*archive.Block, error)
@@ -50,6 +51,17 @@ func (a *API) blockOperations() []operation.Operation {
 			Parameters:  []query.Parameter{networkName, archivedChain, startTime, endTime, query.PageToken, pageSize},
 			Returns:     "A page of blocks.", Schema: "PrimaryNetworkBlockPage",
 			Handle: a.serve(a.listBlocks),
+		},
+		{
+			ID: "listPrimaryNetworkBlocksByNodeId", Path: "/v1/networks/{network}/blockchains/{blockchainId}/nodes/{nodeId}/blocks", Tag: tag,
+			Summary: "Blocks of the P-Chain or the X-Chain that a node proposed",
+			Description: "The blocks whose proposer envelope the node signed. Envelopes without signature, those of options, blocks from before the proposer VM, " +
+				"and blocks that came from a node without index API name no proposer, so no list has them.\n\n" + blockDescription,
+			Order:      "newest first",
+			Index:      "stored blocks",
+			Parameters: []query.Parameter{networkName, archivedChain, nodeID, startTime, endTime, query.PageToken, pageSize},
+			Returns:    "A page of blocks.", Schema: "PrimaryNetworkBlockPage",
+			Handle: a.serve(a.listProposedBlocks),
 		},
 		{
 			ID: "getBlockById", Path: "/v1/networks/{network}/blockchains/{blockchainId}/blocks/{blockId}", Tag: tag,
@@ -134,6 +146,8 @@ func archiveError(err error, b blockchain, what string) error {
 	switch {
 	case errors.Is(err, archive.ErrUnknown):
 		return &apierr.Error{Status: 404, Message: fmt.Sprintf("%s is not on the %s", what, b.name), Err: err}
+	case errors.Is(err, lookup.ErrNoLists):
+		return reply.CatchingUp(err, "an older version began the index of the blocks of the %s, which is being rebuilt beside it; try again later", b.name)
 	case errors.Is(err, archive.ErrBegin):
 		return reply.CatchingUp(err, "it is not known yet where the blocks of the %s begin; try again later", b.name)
 	case errors.Is(err, archive.ErrNotStored):
@@ -158,13 +172,29 @@ func timeRange(q *query.Values) (after, before time.Time) {
 }
 
 func (a *API) listBlocks(ctx context.Context, r operation.Request, n *network) error {
+	return a.showBlocks(ctx, r, n, archive.Query{}, "blocks")
+}
+
+// listProposedBlocks is GET /v1/networks/{network}/blockchains/{blockchainId}/nodes/{nodeId}/blocks.
+func (a *API) listProposedBlocks(ctx context.Context, r operation.Request, n *network) error {
+	by, err := pathNode(r)
+	if err != nil {
+		return err
+	}
+	if by == ids.EmptyNodeID {
+		return apierr.BadRequest("nodeId: no node has the ID %s", by)
+	}
+	return a.showBlocks(ctx, r, n, archive.Query{Proposer: by}, "proposed blocks")
+}
+
+// showBlocks answers with a page of the wanted blocks in the time range of the request. name identifies the list.
+func (a *API) showBlocks(ctx context.Context, r operation.Request, n *network, want archive.Query, name string) error {
 	b, err := n.blockchain(r, pChain, xChain)
 	if err != nil {
 		return err
 	}
-	var want archive.Query
 	want.After, want.Before = timeRange(r.Query)
-	p := a.readPages(r.Query, "blocks", n.shown, b.name, fmt.Sprint(want.After.Unix()), fmt.Sprint(want.Before.Unix()))
+	p := a.readPages(r.Query, name, n.shown, b.name, want.Proposer.String(), fmt.Sprint(want.After.Unix()), fmt.Sprint(want.Before.Unix()))
 	if err := r.Query.Err(); err != nil {
 		return err
 	}

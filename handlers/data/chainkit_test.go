@@ -3,6 +3,7 @@ package data_test
 import (
 	"cmp"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ type call struct {
 func officialCalls() []call {
 	const network = "data.primaryNetwork."
 	a, both := text(alice), "P-"+text(alice)+", X-"+text(bob)
-	return append(append(registryCalls(), archiveCalls()...), []call{
+	return append(slices.Concat(registryCalls(), archiveCalls(), listCalls()), []call{
 		{
 			Call: chainkit.Call{Name: "UTXOs of the P-Chain", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": "p-chain", "addresses": a, "includeSpent": true}},
 			id:   "utxoId", count: 41, pages: 5,
@@ -223,7 +224,7 @@ func TestAvaCloudClient(t *testing.T) {
 	for i, r := range client.Run(t, server.URL, plain(calls)) {
 		c := calls[i]
 		switch {
-		case strings.HasSuffix(c.Path, "listByAddressesV2"):
+		case strings.HasSuffix(c.Path, "listByAddressesV2") || strings.Contains(c.Path, "getLastActivity"):
 			require.NotNil(t, r.Error)
 			require.Equal(t, chainkit.NoMethod, r.Error.Type, c.Name)
 		case c.Request["minUtxoAmount"] != nil: // it does not send the parameter
@@ -232,5 +233,5 @@ func TestAvaCloudClient(t *testing.T) {
 			c.requireResult(t, r)
 		}
 	}
-	made.Require(t, "Primary network", "listUtxosOfBody")
+	made.Require(t, "Primary network", "listUtxosOfBody", "getLastActivityTimestampByAddresses", "getLastActivityTimestampByAddressesV2")
 }

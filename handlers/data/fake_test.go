@@ -163,6 +163,22 @@ func (f *fake) Outputs(ctx context.Context, outputIDs []ids.ID) ([]*ledger.Outpu
 	return simulatedArchive().ledger.Outputs(ctx, outputIDs)
 }
 
+// LastActivity walks all outputs.
+func (f *fake) LastActivity(_ context.Context, chainID ids.ID, addresses []ids.ShortID) (last *ledger.Activity, err error) {
+	for _, o := range f.outputs {
+		if !slices.ContainsFunc(o.Addresses, func(a ids.ShortID) bool { return slices.Contains(addresses, a) }) {
+			continue
+		}
+		if o.ChainID == chainID && (last == nil || o.Time.After(last.Time)) {
+			last = &ledger.Activity{Height: o.Height, Time: o.Time, TxID: o.TxID, OutputID: o.ID}
+		}
+		if s := o.Spent; s != nil && s.ChainID == chainID && (last == nil || s.Time.After(last.Time)) {
+			last = &ledger.Activity{Height: s.Height, Time: s.Time, TxID: s.TxID, OutputID: o.ID, Consumed: true}
+		}
+	}
+	return last, f.err
+}
+
 func (f *fake) Presence(_ context.Context, chainIDs []ids.ID, addresses []ids.ShortID) ([][]ids.ID, error) {
 	all := make([][]ids.ID, len(addresses))
 	for i, address := range addresses {

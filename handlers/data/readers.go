@@ -26,6 +26,9 @@ type Ledger interface {
 	Outputs(ctx context.Context, outputIDs []ids.ID) ([]*ledger.Output, error)
 	// Presence returns the chains on which each address has had outputs.
 	Presence(ctx context.Context, chainIDs []ids.ID, addresses []ids.ShortID) ([][]ids.ID, error)
+	// LastActivity returns the last creation or consumption of an output of the addresses on a chain, nil if there is
+	// none. The error may be ledger.ErrNoActivity.
+	LastActivity(ctx context.Context, chainID ids.ID, addresses []ids.ShortID) (*ledger.Activity, error)
 	// Staking returns a staking transaction, nil if none has the ID.
 	Staking(ctx context.Context, txID ids.ID) (*ledger.Staking, error)
 	// Assets returns the known assets, nil for unknown ones.

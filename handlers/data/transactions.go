@@ -169,7 +169,13 @@ func (a *API) listTransactions(ctx context.Context, r operation.Request, n *netw
 	if err != nil {
 		return err
 	}
-	want.Tip, want.Limit, want.Ascending = tip, p.Size, p.ascending
+	want.Tip, want.Ascending = tip, p.ascending
+	return a.showTransactions(ctx, r, n, b, stored, want, p.Page)
+}
+
+// showTransactions answers with a page of the wanted transactions of a chain.
+func (a *API) showTransactions(ctx context.Context, r operation.Request, n *network, b blockchain, stored Archive, want archive.TxQuery, p query.Page) error {
+	want.Limit = p.Size
 	page, err := stored.Txs(ctx, want)
 	if err != nil {
 		return archiveError(err, b, "a block")

@@ -130,6 +130,14 @@ func (a *API) listUTXOs(ctx context.Context, r operation.Request, n *network) er
 
 // listUTXOsOfBody is listUTXOs with the addresses in the body instead of the query.
 func (a *API) listUTXOsOfBody(ctx context.Context, r operation.Request, n *network) error {
+	if err := readAddresses(&r, outputFilters); err != nil {
+		return err
+	}
+	return a.listUTXOs(ctx, r, n)
+}
+
+// readAddresses sets the query of a request to the addresses of its body and some parameters.
+func readAddresses(r *operation.Request, parameters []query.Parameter) error {
 	body, err := jsonbody.Read(r)
 	if err != nil {
 		return err
@@ -145,8 +153,8 @@ func (a *API) listUTXOsOfBody(ctx context.Context, r operation.Request, n *netwo
 	values := r.QueryParams()
 	values.Del(addresses.Name + "[]")
 	values.Set(addresses.Name, text)
-	r.Query = query.Parse(values.Encode(), append([]query.Parameter{addresses}, outputFilters...))
-	return a.listUTXOs(ctx, r, n)
+	r.Query = query.Parse(values.Encode(), append([]query.Parameter{addresses}, parameters...))
+	return nil
 }
 
 // asset parses assetId; it returns ids.Empty if it is absent.

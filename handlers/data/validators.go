@@ -129,11 +129,20 @@ func (a *API) listValidators(ctx context.Context, r operation.Request, n *networ
 	return n.sendValidators(ctx, r, p, &want, limits)
 }
 
-// getValidator is GET /v1/networks/{network}/validators/{nodeId}.
-func (a *API) getValidator(ctx context.Context, r operation.Request, n *network) error {
+// pathNode parses the node ID of the path.
+func pathNode(r operation.Request) (ids.NodeID, error) {
 	id, err := cb58.NodeID(r.Param(nodeID.Name))
 	if err != nil {
-		return apierr.BadRequest("nodeId: %q is no node ID; they begin with NodeID-", apierr.Excerpt(r.Param(nodeID.Name)))
+		return id, apierr.BadRequest("nodeId: %q is no node ID; they begin with NodeID-", apierr.Excerpt(r.Param(nodeID.Name)))
+	}
+	return id, nil
+}
+
+// getValidator is GET /v1/networks/{network}/validators/{nodeId}.
+func (a *API) getValidator(ctx context.Context, r operation.Request, n *network) error {
+	id, err := pathNode(r)
+	if err != nil {
+		return err
 	}
 	want := registry.Query{NodeIDs: []ids.NodeID{id}, Status: registry.Status(r.Query.OneOf(validationStatus.Name))}
 	p := a.readPaging(r.Query, "validator", n.shown, id.String(), string(want.Status))

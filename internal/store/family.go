@@ -191,6 +191,15 @@ var (
 	// FamilyBlockPlace says the same of blocks by their own IDs, which are not those of
 	// containers.
 	FamilyBlockPlace = twins(66, "block_place")
+	// FamilyProposed lists the blocks whose envelope a node signed: p is network, chain and node ID, k is the height.
+	// See package index/lookup, for the next, too.
+	FamilyProposed = twins(104, "proposed")
+	// FamilyAssetTx lists the transactions that move an asset other than AVAX: p is network, chain and asset, k is
+	// height and index.
+	FamilyAssetTx = twins(105, "asset_tx")
+	// FamilyActivity holds the last activity of addresses: p is network, chain and address, k tells what the chain's
+	// own outputs and the imported ones say. See package index/ledger.
+	FamilyActivity = twins(106, "activity")
 	// FamilyOwned lists the outputs that an address has a part in and that can be
 	// consumed: p is a hash of network, the chain on which, the one that made them, and
 	// the address, k is the output's ID. See package index/ledger.

@@ -60,6 +60,8 @@ type Block struct {
 	// EnvelopeID identifies the accepted proposer envelope, as in the index API. It is empty
 	// if the block came without an envelope.
 	EnvelopeID ids.ID
+	// Proposer is the node that signed the envelope. It is empty if none did.
+	Proposer ids.NodeID
 }
 
 // Decoder decodes the X-Chain of one network. It is safe for concurrent use.
@@ -112,7 +114,7 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 	}
 	return &Block{
 		Height: inner.Height(), Place: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
-		Txs: inner.Txs(), Bytes: b, EnvelopeID: around.ID,
+		Txs: inner.Txs(), Bytes: b, EnvelopeID: around.ID, Proposer: around.Proposer,
 	}, nil
 }
 

@@ -1,5 +1,6 @@
 // Package archive reads blocks and transactions of the P-Chain and the X-Chain from the containers that the index
-// stores. It needs no rows of its own: package container has the blocks by height, package lookup their heights by ID.
+// stores. It needs no rows of its own: package container has the blocks by height, package lookup their heights by ID,
+// by proposer and by asset.
 package archive
 
 import (
@@ -30,13 +31,15 @@ var (
 	ErrPosition = errors.New("invalid position in a list of blocks")
 )
 
-// Options configures a Chain. All fields but Before are required.
+// Options configures a Chain. All fields but Before are required; AVAXAssetID for the X-Chain only.
 type Options struct {
 	Viewer    store.Viewer
 	NetworkID uint32
 	// Name is index.PChain or index.XChain, ID the blockchain's ID.
 	Name string
 	ID   ids.ID
+	// AVAXAssetID is the asset of which package lookup lists no transactions.
+	AVAXAssetID ids.ID
 	// Genesis holds the transactions of the genesis by ID. No block contains them.
 	Genesis map[ids.ID][]byte
 	// Begun is the time of the genesis.
@@ -58,6 +61,9 @@ func New(o Options) (*Chain, error) {
 	c := &Chain{Options: o, containers: container.Chain{NetworkID: o.NetworkID, Name: o.Name}}
 	if o.Name != index.XChain {
 		return c, nil
+	}
+	if o.AVAXAssetID == ids.Empty {
+		return nil, errors.New("the archive of the X-Chain needs the asset ID of AVAX")
 	}
 	var err error
 	c.assets, err = xchain.NewParser()
@@ -128,9 +134,12 @@ type Query struct {
 	Limit int
 	// Below selects the blocks with a smaller number; nil selects all.
 	Below *uint64
+	// Proposer selects the blocks whose envelope the node signed; the empty ID selects all.
+	Proposer ids.NodeID
 }
 
-// Blocks returns a page of blocks. more reports that there are further ones below the last.
+// Blocks returns a page of blocks. more reports that there are further ones below the last. With a proposer the error may
+// be lookup.ErrNoLists.
 func (c *Chain) Blocks(ctx context.Context, q Query) (page []*Block, more bool, err error) {
 	r, err := c.reader(ctx)
 	if err != nil {
@@ -140,6 +149,9 @@ func (c *Chain) Blocks(ctx context.Context, q Query) (page []*Block, more bool, 
 	first, end, err := r.span(ctx, &q)
 	if err != nil {
 		return nil, false, err
+	}
+	if q.Proposer != ids.EmptyNodeID {
+		return r.proposed(ctx, &q, first, end)
 	}
 	if err := r.readAhead(ctx, max(first, end-min(end, uint64(q.Limit))), end); err != nil {
 		return nil, false, err
@@ -155,6 +167,34 @@ func (c *Chain) Blocks(ctx context.Context, q Query) (page []*Block, more bool, 
 		page = append(page, b)
 	}
 	return page, false, nil
+}
+
+// proposed returns a page of the blocks [first, end) that a node proposed.
+func (r *reader) proposed(ctx context.Context, q *Query, first, end uint64) (page []*Block, more bool, err error) {
+	numbers, err := lookup.New(r.view, r.NetworkID, r.Name).Proposed(ctx, q.Proposer, r.before+first, r.before+end, q.Limit+1)
+	if err != nil {
+		return nil, false, err
+	}
+	if more = len(numbers) > q.Limit; more {
+		numbers = numbers[:q.Limit]
+	}
+	for i := range numbers {
+		numbers[i] -= r.before
+	}
+	if err := r.readThese(ctx, numbers); err != nil {
+		return nil, false, err
+	}
+	for _, n := range numbers {
+		b, err := r.timed(ctx, n)
+		if err != nil {
+			return nil, false, err
+		}
+		if b.Envelope == nil || b.Envelope.Proposer != q.Proposer {
+			return nil, false, fmt.Errorf("%w: block %d is in the list of %s, which did not propose it", store.ErrCorrupt, n, q.Proposer)
+		}
+		page = append(page, b)
+	}
+	return page, more, nil
 }
 
 // span returns the numbers [first, end) of the selected blocks. Times never decrease.

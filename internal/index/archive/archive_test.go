@@ -65,7 +65,7 @@ func newStored(t *testing.T) *stored {
 	s.write(t)
 	before := func(context.Context) (uint64, error) { return s.before(), nil }
 	for _, o := range []archive.Options{
-		{Name: index.PChain, Genesis: s.genesis.PTxs}, {Name: index.XChain, ID: g.ChainID(history.X), Genesis: s.genesis.XTxs, Before: before},
+		{Name: index.PChain, Genesis: s.genesis.PTxs}, {Name: index.XChain, ID: g.ChainID(history.X), Genesis: s.genesis.XTxs, Before: before, AVAXAssetID: s.genesis.AVAXAssetID},
 	} {
 		o.Viewer, o.NetworkID, o.Begun = s.store, network, s.genesis.Time
 		c, err := archive.New(o)
@@ -87,7 +87,7 @@ func (s *stored) write(t *testing.T) {
 	var batch store.Batch
 	x, err := xchain.NewDecoder(s.genesis.XChainID, s.genesis.X)
 	require.NoError(t, err)
-	onP, onX := lookup.PChain(network), lookup.XChain(network)
+	onP, onX := lookup.PChain(network), lookup.XChain(network, s.genesis.AVAXAssetID)
 	pWriter := container.NewWriter(container.Chain{NetworkID: network, Name: index.PChain})
 	xWriter := container.NewWriter(container.Chain{NetworkID: network, Name: index.XChain})
 	put := func(w *container.Writer, height uint64, b []byte) {

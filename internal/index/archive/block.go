@@ -93,6 +93,26 @@ func (r *reader) readAhead(ctx context.Context, from, to uint64) error {
 	return nil
 }
 
+// readThese reads the containers of blocks, and forgets those of earlier calls.
+func (r *reader) readThese(ctx context.Context, numbers []uint64) error {
+	r.ahead = make(map[uint64][]byte, len(numbers))
+	heights := make([]uint64, len(numbers))
+	for i, n := range numbers {
+		heights[i] = r.before + n
+	}
+	found, err := r.containers.All(ctx, r.view, heights)
+	if errors.Is(err, container.ErrMissing) {
+		return fmt.Errorf("%w: %w", ErrNotStored, err)
+	}
+	if err != nil {
+		return err
+	}
+	for i, n := range numbers {
+		r.ahead[n] = found[i].Bytes
+	}
+	return nil
+}
+
 func (c *Chain) parse(bytes []byte) (*Block, error) {
 	if c.assets != nil {
 		return c.parseAssets(bytes)

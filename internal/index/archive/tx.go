@@ -141,6 +141,8 @@ type TxQuery struct {
 	After, Before time.Time
 	// Kinds selects transactions by kind; empty selects all.
 	Kinds []ledger.Kind
+	// Asset selects the transactions of the X-Chain that consume, create or found an asset; the empty ID selects all.
+	Asset ids.ID
 	// Limit is the page size, at least 1.
 	Limit int
 	// From is TxPage.Next of the previous page, nil for the first.
@@ -162,7 +164,7 @@ const (
 )
 
 // Txs returns a page of the transactions in blocks. If few transactions are of the Kinds, a page may have fewer than Limit
-// although others follow.
+// although others follow. With an asset the error may be lookup.ErrNoLists.
 func (c *Chain) Txs(ctx context.Context, q TxQuery) (*TxPage, error) {
 	r, err := c.reader(ctx)
 	if err != nil {
@@ -173,6 +175,14 @@ func (c *Chain) Txs(ctx context.Context, q TxQuery) (*TxPage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.Asset != ids.Empty && q.Asset != c.AVAXAssetID {
+		return r.ofAsset(ctx, &q, first, end)
+	}
+	return r.walk(ctx, &q, first, end)
+}
+
+// walk returns a page of the transactions in the blocks [first, end). It reads all of these blocks.
+func (r *reader) walk(ctx context.Context, q *TxQuery, first, end uint64) (*TxPage, error) {
 	page := new(TxPage)
 	n, skip := first, -1 // indexes of the first block up to skip are on earlier pages
 	if !q.Ascending {
@@ -198,7 +208,7 @@ func (c *Chain) Txs(ctx context.Context, q TxQuery) (*TxPage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if full, err := r.take(b, skip, &q, page); err != nil || full {
+		if full, err := r.take(b, skip, q, page); err != nil || full {
 			return page, err
 		}
 		page.Next, skip = &TxPosition{n, len(b.TxIDs)}, -1
@@ -233,7 +243,7 @@ func (r *reader) take(b *Block, skip int, q *TxQuery, page *TxPage) (full bool, 
 		if err != nil {
 			return false, err
 		}
-		if len(q.Kinds) > 0 && !slices.Contains(q.Kinds, tx.Kind) {
+		if !q.selects(tx) {
 			continue
 		}
 		if len(page.Txs) == q.Limit {
@@ -242,4 +252,15 @@ func (r *reader) take(b *Block, skip int, q *TxQuery, page *TxPage) (full bool, 
 		page.Txs, page.Next = append(page.Txs, tx), &TxPosition{b.Number, i}
 	}
 	return false, nil
+}
+
+func (q *TxQuery) selects(tx *Tx) bool {
+	return (len(q.Kinds) == 0 || slices.Contains(q.Kinds, tx.Kind)) && (q.Asset == ids.Empty || tx.moves(q.Asset))
+}
+
+// moves reports whether the transaction consumes, creates or founds an asset.
+func (tx *Tx) moves(asset ids.ID) bool {
+	return tx.Asset != nil && tx.Asset.ID == asset ||
+		slices.ContainsFunc(tx.Consumed, func(in ledger.Input) bool { return in.AssetID == asset }) ||
+		slices.ContainsFunc(tx.Made, func(o ledger.Output) bool { return o.AssetID == asset })
 }

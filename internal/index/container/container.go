@@ -231,22 +231,33 @@ func (c Chain) Range(ctx context.Context, r store.Reader, from uint64, n int) ([
 
 // Get returns the container at a height, or ErrMissing.
 func (c Chain) Get(ctx context.Context, r store.Reader, height uint64) (Container, error) {
-	values, err := r.Get(ctx, store.FamilyContainer, []store.PK{c.key(height)})
-	if err != nil {
-		return Container{}, fmt.Errorf("reading container %d: %w", height, err)
-	}
-	if values[0] == nil {
-		return Container{}, fmt.Errorf("%w: %d", ErrMissing, height)
-	}
-	one, err := parse(height, values[0])
-	if err != nil {
-		return Container{}, err
-	}
-	all, err := c.whole(ctx, r, []stored{one})
+	all, err := c.All(ctx, r, []uint64{height})
 	if err != nil {
 		return Container{}, err
 	}
 	return all[0], nil
+}
+
+// All returns the containers at heights, in their order, or ErrMissing.
+func (c Chain) All(ctx context.Context, r store.Reader, heights []uint64) ([]Container, error) {
+	keys := make([]store.PK, len(heights))
+	for i, height := range heights {
+		keys[i] = c.key(height)
+	}
+	values, err := r.Get(ctx, store.FamilyContainer, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading containers: %w", err)
+	}
+	found := make([]stored, len(heights))
+	for i, height := range heights {
+		if values[i] == nil {
+			return nil, fmt.Errorf("%w: %d", ErrMissing, height)
+		}
+		if found[i], err = parse(height, values[i]); err != nil {
+			return nil, err
+		}
+	}
+	return c.whole(ctx, r, found)
 }
 
 // ByID returns the container with a consensus ID, or ErrMissing. Keys contain only a prefix of the ID, so ByID compares

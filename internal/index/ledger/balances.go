@@ -122,24 +122,24 @@ type matchedTo struct {
 }
 
 // matchedQueries returns two queries for each chain: the Matcher's position and the last note.
-func (q *balanceQuery) matchedQueries() []store.Query {
+func (s *snapshot) matchedQueries() []store.Query {
 	var queries []store.Query
-	for _, c := range q.clocks {
+	for _, c := range s.clocks {
 		queries = append(queries,
-			store.Query{Family: store.FamilyCursor, P: []byte(position(q.networkID, c.chainID)), Limit: 1},
-			store.Query{Family: store.FamilyAtomic, P: row.Network(q.networkID, c.chainID[:]), Dir: store.Descending, Limit: 1},
+			store.Query{Family: store.FamilyCursor, P: []byte(position(s.networkID, c.chainID)), Limit: 1},
+			store.Query{Family: store.FamilyAtomic, P: row.Network(s.networkID, c.chainID[:]), Dir: store.Descending, Limit: 1},
 		)
 	}
 	return queries
 }
 
 // matched evaluates the results of matchedQueries.
-func (q *balanceQuery) matched(found [][]store.Row) (behind []matchedTo, err error) {
-	for i, c := range q.clocks {
+func (s *snapshot) matched(found [][]store.Row) (behind []matchedTo, err error) {
+	for i, c := range s.clocks {
 		cursor, last := found[2*i], found[2*i+1]
 		var at store.Cursor
 		if len(cursor) > 0 {
-			if at, err = store.ParseCursor(position(q.networkID, c.chainID), cursor[0].V); err != nil {
+			if at, err = store.ParseCursor(position(s.networkID, c.chainID), cursor[0].V); err != nil {
 				return nil, err
 			}
 		}
@@ -153,10 +153,33 @@ func (q *balanceQuery) matched(found [][]store.Row) (behind []matchedTo, err err
 // unmatched adds atomic transfers that the Matcher has not processed yet.
 func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map[accountID]*sums) error {
 	counted := make(map[ids.ID]bool)
+	return q.eachUnmatched(ctx, behind, func(p *atomicTransfer, indexed bool) error {
+		sum := to[p.id]
+		if sum == nil || indexed || counted[p.output.ID] {
+			return nil
+		}
+		counted[p.output.ID] = true
+		for s, events := range p.events() {
+			for _, e := range events {
+				if from, err := eventTime(e.k); err != nil {
+					return err
+				} else if from <= q.atFor(&p.account) || q.now && s == seriesSpent {
+					if err := sum.addRow(e.v); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// eachUnmatched calls do for the atomic transfers in notes that the Matcher has not processed yet, some of them twice.
+func (s *snapshot) eachUnmatched(ctx context.Context, behind []matchedTo, do func(p *atomicTransfer, indexed bool) error) error {
 	notes := 0
 	for _, c := range behind {
 		for from := c.height; ; {
-			outputs, next, err := readMovements(ctx, q, q.networkID, c.chainID, from, matchBatch)
+			outputs, next, err := readMovements(ctx, s, s.networkID, c.chainID, from, matchBatch)
 			if err != nil {
 				return err
 			}
@@ -166,26 +189,13 @@ func (q *balanceQuery) unmatched(ctx context.Context, behind []matchedTo, to map
 			if notes += len(outputs); notes > maxUnmatched {
 				return fmt.Errorf("%w: more than %d notes", ErrBehind, maxUnmatched)
 			}
-			transfers, indexed, err := readTransfers(ctx, q, q.networkID, outputs)
+			transfers, indexed, err := readTransfers(ctx, s, s.networkID, outputs)
 			if err != nil {
 				return err
 			}
 			for i, p := range transfers {
-				sum := to[p.id]
-				if sum == nil || indexed[i] || counted[p.output.ID] {
-					continue
-				}
-				counted[p.output.ID] = true
-				for s, events := range p.events() {
-					for _, e := range events {
-						if from, err := eventTime(e.k); err != nil {
-							return err
-						} else if from <= q.atFor(&p.account) || q.now && s == seriesSpent {
-							if err := sum.addRow(e.v); err != nil {
-								return err
-							}
-						}
-					}
+				if err := do(p, indexed[i]); err != nil {
+					return err
 				}
 			}
 			from = next

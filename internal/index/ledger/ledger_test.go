@@ -264,6 +264,7 @@ func TestOracle(t *testing.T) {
 			for i := 0; !w.done(); i++ {
 				w.some(rng)
 				w.checkBalances(rng)
+				w.checkActivity(rng)
 				if i%4 == 0 {
 					w.checkPages(rng, func() { w.some(rng) })
 					w.checkStakings(rng, func() { w.some(rng) })
@@ -273,6 +274,7 @@ func TestOracle(t *testing.T) {
 			w.finish()
 			for range 200 {
 				w.checkBalances(rng)
+				w.checkActivity(rng)
 				w.checkPages(rng, func() {})
 				w.checkStakings(rng, func() {})
 				w.checkDelegations(rng, func() {})

@@ -312,6 +312,9 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 	added := make(map[string][]event)
 	due := make(map[string][]uint64)
 	seen := make(map[ids.ID]bool)
+	if err := m.importedActivities(ctx, transfers, &batch); err != nil {
+		return false, err
+	}
 	for i, p := range transfers {
 		if indexed[i] || seen[p.output.ID] {
 			continue

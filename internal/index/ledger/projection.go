@@ -24,14 +24,14 @@ func Form() index.Form {
 	return index.Form{
 		// 2: lists by address. 3: shorter keys, and fewer data about outputs consumed on the chain that created them.
 		// 4: stakers and supply in the P-Chain's state, no bonus blocks, checkpoints within the second of Cortina, and
-		// pre-Cortina transactions in vertex order.
-		Name: name, Version: 4,
+		// pre-Cortina transactions in vertex order. 5: the last activity of addresses; see ErrNoActivity.
+		Name: name, Version: withActivity, Reads: 4,
 		Cursor: func(cursor string) bool { return projection(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
 			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
 			store.FamilyAccount, store.FamilyOwners, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint, store.FamilyAtomic,
 			store.FamilyClock, store.FamilyAsset, store.FamilyStaking, store.FamilyStakingByAddress, store.FamilyDelegation,
-			store.FamilyDelegationByNode, store.FamilyDelegationByAddress, store.FamilyValidation, store.FamilyOwned,
+			store.FamilyDelegationByNode, store.FamilyDelegationByAddress, store.FamilyValidation, store.FamilyOwned, store.FamilyActivity,
 		},
 	}
 }
@@ -133,6 +133,7 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *chain.Blo
 	if err := b.events(ctx); err != nil {
 		return err
 	}
+	b.activities()
 	batch.Put(store.FamilyClock, store.PK{P: row.Network(t.networkID), K: t.chainID[:]}, clock{block.Height, b.time, block.Before}.bytes())
 	t.begun, t.last, t.lastTime = true, block.Height, b.time
 	return nil
@@ -285,19 +286,21 @@ type scratch struct {
 	at      map[change]int // indexes in changes
 	counts  map[touched]int
 	due     []touched
+	active  map[ids.ShortID]active // of the owners of the block's outputs
 }
 
 // keepScratch is the number of changes above which memory is not reused.
 const keepScratch = 1024
 
 func (s *scratch) reset() {
-	if s.at == nil || len(s.changes) > keepScratch {
-		*s = scratch{at: make(map[change]int), counts: make(map[touched]int)}
+	if s.at == nil || len(s.changes) > keepScratch || len(s.active) > keepScratch {
+		*s = scratch{at: make(map[change]int), counts: make(map[touched]int), active: make(map[ids.ShortID]active)}
 		return
 	}
 	s.changes, s.sums, s.due = s.changes[:0], s.sums[:0], s.due[:0]
 	clear(s.at)
 	clear(s.counts)
+	clear(s.active)
 }
 
 // application is one block being applied.
@@ -310,8 +313,8 @@ type application struct {
 	salt  uint64
 
 	scratch *scratch
-	// inputs and movements number the block's inputs and movements.
-	inputs, movements uint32
+	// inputs, made and movements number the block's inputs, outputs and movements.
+	inputs, made, movements uint32
 	// arrived are exports of the block that the Matcher has already processed. They occur when an index is rebuilt in
 	// place.
 	arrived map[ids.ID]bool
@@ -439,6 +442,7 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 			continue
 		}
 		b.spend(o, s)
+		b.touch(o.Addresses, consumed(b.block.Height, s.number, o.ID))
 		if staking != nil {
 			staking.involve(o.Addresses)
 		}
@@ -455,6 +459,8 @@ func (b *application) tx(ctx context.Context, tx *chain.Tx) error {
 			}
 		}
 		b.make(o)
+		b.touch(o.Addresses, created(b.block.Height, b.inputs, b.made, o.ID))
+		b.made++
 	}
 	if tx.Asset != nil {
 		b.batch.Put(store.FamilyAsset, store.PK{P: row.Network(b.networkID, tx.Asset.ID[:])}, assetBytes(tx.Asset))

@@ -1,5 +1,5 @@
 // Package lookup indexes the positions of blocks and transactions of the P-Chain and the X-Chain, so that the stored
-// containers can be found by ID. It does not interpret their contents.
+// containers can be found by ID, blocks also by their proposer, and transactions by the assets that they move.
 package lookup
 
 import (
@@ -27,44 +27,67 @@ const Name = "lookup"
 // Form returns the format of the rows.
 func Form() index.Form {
 	return index.Form{
-		// 2: keys with a prefix of the ID. 3: pre-Cortina transactions in vertex order.
-		Name: Name, Version: 3, Cursor: index.CursorOf(Name),
-		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace},
+		// 2: keys with a prefix of the ID. 3: pre-Cortina transactions in vertex order. 4: lists; see ErrNoLists.
+		Name: Name, Version: withLists, Reads: 3, Cursor: index.CursorOf(Name),
+		Families: []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace, store.FamilyProposed, store.FamilyAssetTx},
 	}
+}
+
+// entries are what the index has of a block.
+type entries struct {
+	// id is the block's own ID, empty if it has none.
+	id     ids.ID
+	height uint64
+	txs    []ids.ID
+	// proposer signed the block's envelope. It is empty if no node did.
+	proposer ids.NodeID
+	// assets are the assets that each transaction moves. It is nil if they are not listed.
+	assets [][]ids.ID
 }
 
 // Projection indexes one chain. It serves one pipeline.
 type Projection[B any] struct {
 	prefix []byte
-	// read returns a block's own ID, empty if it has none, its height, and the IDs of its transactions.
-	read func(block B) (id ids.ID, height uint64, txs []ids.ID)
+	read   func(block B) (entries, error)
 }
 
 // PChain returns the projection of a network's P-Chain. A block's proposal follows its other transactions.
 func PChain(networkID uint32) *Projection[*pchain.Block] {
-	return &Projection[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (ids.ID, uint64, []ids.ID) {
-		all := make([]ids.ID, 0, len(b.Txs)+1)
+	return &Projection[*pchain.Block]{prefix: prefix(networkID, index.PChain), read: func(b *pchain.Block) (entries, error) {
+		e := entries{id: b.ID, height: b.Height, txs: make([]ids.ID, 0, len(b.Txs)+1)}
 		for _, tx := range b.Txs {
-			all = append(all, tx.ID())
+			e.txs = append(e.txs, tx.ID())
 		}
 		if b.Proposal != nil {
-			all = append(all, b.Proposal.ID())
+			e.txs = append(e.txs, b.Proposal.ID())
 		}
-		return b.ID, b.Height, all
+		if b.Envelope != nil {
+			e.proposer = b.Envelope.Proposer
+		}
+		return e, nil
 	}}
 }
 
-// XChain returns the projection of a network's X-Chain.
-func XChain(networkID uint32) *Projection[*xchain.Block] {
-	return &Projection[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (ids.ID, uint64, []ids.ID) {
-		all := make([]ids.ID, len(b.Txs))
+// XChain returns the projection of a network's X-Chain. It lists no transactions of the asset avax: nearly all
+// transactions move it, because it pays fees.
+func XChain(networkID uint32, avax ids.ID) *Projection[*xchain.Block] {
+	return &Projection[*xchain.Block]{prefix: prefix(networkID, index.XChain), read: func(b *xchain.Block) (entries, error) {
+		e := entries{height: b.Place, txs: make([]ids.ID, len(b.Txs)), proposer: b.Proposer}
 		for i, tx := range b.Txs {
-			all[i] = tx.ID()
+			e.txs[i] = tx.ID()
 		}
 		if b.Early {
-			return ids.Empty, b.Place, all
+			return e, nil
 		}
-		return b.ID, b.Place, all
+		e.id, e.assets = b.ID, make([][]ids.ID, len(b.Txs))
+		for i, tx := range b.Txs {
+			moved, err := xchain.Assets(tx)
+			if err != nil {
+				return entries{}, fmt.Errorf("transaction %s: %w", e.txs[i], err)
+			}
+			e.assets[i] = slices.DeleteFunc(moved, func(id ids.ID) bool { return id == avax })
+		}
+		return e, nil
 	}}
 }
 
@@ -73,13 +96,19 @@ func (*Projection[B]) Name() string { return Name }
 
 // Apply implements index.Projection.
 func (t *Projection[B]) Apply(_ context.Context, _ store.Reader, block B, batch *store.Batch) error {
-	id, height, txs := t.read(block)
-	if id != ids.Empty {
-		batch.Add(store.FamilyBlockPlace, key(t.prefix, id), binary.AppendUvarint(nil, height))
+	e, err := t.read(block)
+	if err != nil {
+		return err
 	}
-	for i, txID := range txs {
-		v := binary.AppendUvarint(make([]byte, 0, 6), height)
+	if e.id != ids.Empty {
+		batch.Add(store.FamilyBlockPlace, key(t.prefix, e.id), binary.AppendUvarint(nil, e.height))
+	}
+	for i, txID := range e.txs {
+		v := binary.AppendUvarint(make([]byte, 0, 6), e.height)
 		batch.Add(store.FamilyTxPlace, key(t.prefix, txID), binary.AppendUvarint(v, uint64(i)))
+	}
+	for _, row := range t.lists(&e) {
+		batch.Add(row.family, row.PK, nil)
 	}
 	return nil
 }
@@ -87,17 +116,21 @@ func (t *Projection[B]) Apply(_ context.Context, _ store.Reader, block B, batch 
 // Check calls wrong for each ID of a committed block that the index does not lead to.
 func (t *Projection[B]) Check(ctx context.Context, r store.Reader, block B, wrong func(what string)) error {
 	c := &Chain{reader: r, prefix: t.prefix}
-	id, height, txs := t.read(block)
-	if id != ids.Empty {
-		at, err := c.Block(ctx, id)
+	e, err := t.read(block)
+	if err != nil {
+		return err
+	}
+	height := e.height
+	if e.id != ids.Empty {
+		at, err := c.Block(ctx, e.id)
 		if err != nil && !errors.Is(err, ErrUnknown) {
 			return err
 		}
 		if err != nil || at != height {
-			wrong(fmt.Sprintf("block %d is not found by its ID %s", height, id))
+			wrong(fmt.Sprintf("block %d is not found by its ID %s", height, e.id))
 		}
 	}
-	for i, txID := range txs {
+	for i, txID := range e.txs {
 		at, err := c.Tx(ctx, txID)
 		if err != nil && !errors.Is(err, ErrUnknown) {
 			return err
@@ -107,7 +140,7 @@ func (t *Projection[B]) Check(ctx context.Context, r store.Reader, block B, wron
 			wrong(fmt.Sprintf("transaction %s of block %d is not found by its ID", txID, height))
 		}
 	}
-	return nil
+	return t.checkLists(ctx, c, &e, wrong)
 }
 
 func prefix(networkID uint32, chain string) []byte {

@@ -153,7 +153,7 @@ func TestRebuiltBeside(t *testing.T) {
 func spoilQuietly(t *testing.T, s store.Store) {
 	t.Helper()
 	var b store.Batch
-	for _, family := range []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace, store.FamilyOwned, store.FamilySpentByTime} {
+	for _, family := range []store.Family{store.FamilyTxPlace, store.FamilyBlockPlace, store.FamilyProposed, store.FamilyAssetTx, store.FamilyActivity, store.FamilyOwned, store.FamilySpentByTime} {
 		n := 0
 		for row, err := range store.Rows(t.Context(), s, family) {
 			require.NoError(t, err)

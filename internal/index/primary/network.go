@@ -239,7 +239,7 @@ func (n *Network) addXChain(o Options) error {
 	n.ledgers[index.XChain] = indexer.Name()
 	projections := []index.Projection[*xchain.Block]{indexer}
 	if n.kept {
-		projections = append(projections, lookup.XChain(o.NetworkID))
+		projections = append(projections, lookup.XChain(o.NetworkID, o.Genesis.AVAXAssetID))
 	}
 	return add(n, o, chainOf[*xchain.Block]{
 		name: index.XChain, source: xSource{n.xChain, n.Vertices}, verified: verified,

@@ -18,7 +18,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/chain/envelope"
 	"quorate/internal/index"
+	"quorate/internal/index/container"
+	"quorate/internal/index/lookup"
 	"quorate/internal/index/primary"
 	"quorate/internal/simnet/history"
 	"quorate/internal/store"
@@ -125,7 +130,7 @@ func digests(t testing.TB, s store.Reader) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, family := range store.Families() {
-		if strings.HasPrefix(family.String(), "cont") {
+		if strings.HasPrefix(family.String(), "cont") || family == store.FamilyProposed {
 			continue
 		}
 		h, rows := sha256.New(), 0
@@ -140,6 +145,38 @@ func digests(t testing.TB, s store.Reader) map[string]string {
 		all[family.String()] = fmt.Sprintf("%d rows %x", rows, h.Sum(nil)[:8])
 	}
 	return all
+}
+
+// requireProposed requires that the lists of proposers follow from the stored containers: a block that came without its
+// envelope has no proposer.
+func requireProposed(t testing.TB, s store.Reader) {
+	t.Helper()
+	named := 0
+	for _, name := range []string{index.PChain, index.XChain} {
+		want := make(map[ids.NodeID][]uint64)
+		from, until, err := index.ContainersUntil(t.Context(), s, networkID, name)
+		require.NoError(t, err)
+		for height := until; height > from; height-- {
+			one, err := container.Chain{NetworkID: networkID, Name: name}.Get(t.Context(), s, height-1)
+			require.NoError(t, err)
+			if e, ok := envelope.Open(one.Bytes); ok && e.Proposer != ids.EmptyNodeID {
+				want[e.Proposer] = append(want[e.Proposer], height-1)
+				named++
+			}
+		}
+		for by, heights := range want {
+			got, err := lookup.New(s, networkID, name).Proposed(t.Context(), by, 0, until, int(until))
+			require.NoError(t, err)
+			assert.Equal(t, heights, got, "%s-Chain, %s", name, by)
+		}
+	}
+	rows := 0
+	for _, err := range store.Rows(t.Context(), s, store.FamilyProposed) {
+		require.NoError(t, err)
+		rows++
+	}
+	require.Equal(t, named, rows)
+	require.Positive(t, rows)
 }
 
 // TestOrderDoesNotMatter indexes the same history repeatedly, with chains that grow in any order, batches of any size,
@@ -190,6 +227,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			for _, family := range slices.Sorted(maps.Keys(want)) {
 				assert.Equal(t, want[family], got[family], "family %s", family)
 			}
+			requireProposed(t, s)
 			t.Logf("%v blocks in %d sessions, %d of which died", n.tips(), sessions, deaths)
 		})
 	}

@@ -16,12 +16,12 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// raised returns the formats of a future version, in which all rows differ.
+// raised returns the formats of a future version, in which all rows differ and which reads no older ones.
 func raised(by int) []index.Form {
 	forms := primary.Forms()
 	for i := range forms {
 		if len(forms[i].Families) > 0 { // a format without families describes containers, which would be fetched again
-			forms[i].Version += by
+			forms[i].Version, forms[i].Reads = forms[i].Version+by, 0
 		}
 	}
 	return forms

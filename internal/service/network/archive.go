@@ -29,7 +29,7 @@ func (n *Network) addArchives(d *data.Network, chains *primary.Network, g *genes
 	for id, name := range names {
 		o := archive.Options{Viewer: from, NetworkID: n.ID, Name: name, ID: id, Begun: g.Time, Genesis: g.PTxs}
 		if name == index.XChain {
-			o.Genesis, o.Before = g.XTxs, chains.XChainBefore
+			o.Genesis, o.Before, o.AVAXAssetID = g.XTxs, chains.XChainBefore, g.AVAXAssetID
 		}
 		chain, err := archive.New(o)
 		if err != nil { // the library has no parser
