@@ -18,8 +18,8 @@ type Optional string
 // The optional indexes.
 const (
 	// AddressTransactions lists the transactions, and the ERC-20 and ERC-721 transfers, of each address. A transaction has
-	// a row for each address in it, and a transfer one for each side. With the traffic of bench/evm that is 3.6 rows and
-	// 220 bytes a transaction before compression.
+	// a row for its sender and one for its recipient, and a transfer one for each side. With the traffic of bench/evm that
+	// is 2.7 rows and 176 bytes a transaction before compression.
 	AddressTransactions Optional = "address_transactions"
 	// TokenBalances adds up the ERC-20 transfers of each wallet, and lists its ERC-721 tokens. A transfer changes two sums,
 	// each of which has a row, and a row for each block that changed it. With the traffic of bench/evm that is 0.6 rows and
