@@ -80,6 +80,7 @@ var clientMethods = map[string]clientMethod{
 	"listNativeTransactions":               {"data.evm.address.transactions.listNative", "transactions"},
 	"listErc20Transactions":                {"data.evm.address.transactions.listErc20", "transactions"},
 	"listErc721Transactions":               {"data.evm.address.transactions.listErc721", "transactions"},
+	"listTransfers":                        {"data.evm.contracts.listTransfers", "transfers"},
 	"getNativeBalance":                     {"data.evm.address.balances.getNative", ""},
 	"listErc20Balances":                    {"data.evm.address.balances.listErc20", "erc20TokenBalances"},
 	"listErc721Balances":                   {"data.evm.address.balances.listErc721", "erc721TokenBalances"},

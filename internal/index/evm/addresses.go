@@ -37,6 +37,7 @@ func (a *application) addresses(tx *evm.Transaction, at place, transfers []evm.T
 	}
 	for i := range transfers {
 		a.tokenTransfer(&transfers[i], at)
+		a.contractTransfer(&transfers[i], at)
 	}
 }
 

@@ -31,7 +31,7 @@ func Form() index.Form {
 			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
 			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList, store.FamilyEVMICMLog,
-			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
+			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMContractTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
 			store.FamilyEVMPeriod, store.FamilyEVMActor, store.FamilyEVMLastActive,
 		},
 	}
