@@ -91,6 +91,7 @@ var clientMethods = map[string]clientMethod{
 	"listIcmMessages":                       {"data.icm.list", "messages"},
 	"getIcmMessage":                         {"data.icm.get", ""},
 	"listIcmMessagesByAddress":              {"data.icm.listByAddress", ""}, // chainkit reads one page
+	"listTransfers":                         {"data.evm.contracts.listTransfers", "transfers"},
 }
 
 // conformed are the operations that the tests called through clients.

@@ -34,6 +34,15 @@ type transfer struct {
 	from, to common.Address
 }
 
+// text returns what a transfer has in the receipts.
+func (x *tokenTransfer) text() string {
+	what := x.Value
+	if x.Erc721Token != nil {
+		what = x.Erc721Token.TokenID
+	}
+	return fmt.Sprintln(x.BlockNumber, x.TxHash, x.LogIndex, x.From.Address, x.To.Address, what)
+}
+
 // transfersOf returns the transfers of a contract, newest first. The last topic or the data has the token or the amount.
 func (w *evmWorld) transfersOf(truth *told, contract common.Address) (all []transfer) {
 	for _, block := range slices.Backward(truth.blocks) {
@@ -60,6 +69,16 @@ func (w *evmWorld) requireAddresses(t *testing.T, ctx context.Context, s *servic
 	coins, cards := w.transfersOf(truth, w.coinAt), w.transfersOf(truth, w.cardsAt)
 	require.NotEmpty(t, coins)
 	require.NotEmpty(t, cards)
+	for contract, all := range map[common.Address][]transfer{w.coinAt: coins, w.cardsAt: cards, w.tillAt: nil} {
+		var want, got []string
+		for _, one := range all {
+			want = append(want, one.text)
+		}
+		for _, x := range list[tokenTransfer](ctx, s, evmPath+"tokens/"+contract.Hex()+"/transfers", "transfers", nil, 3) {
+			got = append(got, x.text())
+		}
+		require.Equal(t, want, got, "transfers of %s", contract)
+	}
 	for _, who := range append(slices.Clone(w.wallets), w.tillAt, w.coinAt, w.itemsAt, common.Address{}) {
 		concerned := make(map[common.Hash]bool)
 		for name, all := range map[string][]transfer{"transactions:listErc20": coins, "transactions:listErc721": cards} {
@@ -70,12 +89,8 @@ func (w *evmWorld) requireAddresses(t *testing.T, ctx context.Context, s *servic
 				}
 			}
 			for _, x := range list[tokenTransfer](ctx, s, evmPath+"addresses/"+who.Hex()+"/"+name, "transactions", nil, 3) {
-				what := x.Value
-				if x.Erc721Token != nil {
-					what = x.Erc721Token.TokenID
-				}
 				concerned[common.HexToHash(x.TxHash)] = true
-				got = append(got, fmt.Sprintln(x.BlockNumber, x.TxHash, x.LogIndex, x.From.Address, x.To.Address, what))
+				got = append(got, x.text())
 			}
 			require.Equal(t, want, got, "%s of %s", name, who)
 		}

@@ -384,7 +384,7 @@ func (w *evmWorld) requireClients(t *testing.T, ctx context.Context, s *service,
 		calls = append(calls, clientCall{"getTransaction", map[string]any{"chainId": chain, "txHash": tx.Hash.Hex()}})
 	}
 	for _, contract := range []common.Address{w.tillAt, w.coinAt, w.itemsAt, w.cardsAt} {
-		calls = append(calls, clientCall{"getContractMetadata", of(contract)}, clientCall{"getDeploymentTransaction", of(contract)})
+		calls = append(calls, clientCall{"getContractMetadata", of(contract)}, clientCall{"getDeploymentTransaction", of(contract)}, clientCall{"listTransfers", of(contract)})
 	}
 	for _, wallet := range append([]common.Address{w.tillAt}, w.wallets...) {
 		for _, operation := range []string{

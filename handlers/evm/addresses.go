@@ -9,6 +9,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/operation"
+	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
@@ -64,32 +65,63 @@ func (a *API) listTokenTransfers(standard chain.Standard) func(ctx context.Conte
 		if err != nil {
 			return err
 		}
-		showFirst(r, of, found.First)
-		parties := make([]common.Address, 0, 3*len(found.Transfers))
-		for i := range found.Transfers {
-			t := &found.Transfers[i].Transfer
-			parties = append(parties, t.From, t.To, t.Contract)
-		}
-		d, err := a.directory(ctx, of, parties)
-		if err != nil {
-			return err
-		}
-		transfers, details, err := a.believed(ctx, d, found.Transfers)
-		if err != nil {
-			return err
-		}
-		next := p.Token(found.Next)
-		if standard == chain.ERC20 {
-			answer := pageOf("transactions", len(transfers), func(i int, x *listedERC20) {
-				t := &transfers[i]
-				*x = listedERC20{shownBlock(&t.Block), t.TxHash, d.erc20Transfer(&t.Transfer)}
-			})
-			answer.next = next
-			return reply.JSON(r, answer)
-		}
-		answer := pageOf("transactions", len(transfers), func(i int, x *listedERC721) {
+		return a.showTransfers(ctx, r, of, "transactions", standard, p, found)
+	}
+}
+
+// listContractTransfers lists the transfers of a token.
+func (a *API) listContractTransfers(ctx context.Context, r operation.Request, of *Chain) error {
+	want, p, err := a.readWallet(r, of, "transfers of a token")
+	if err != nil {
+		return err
+	}
+	found, err := of.Index.ContractTransfers(ctx, want)
+	if err != nil {
+		return err
+	}
+	standard := chain.Unknown
+	if len(found.Transfers) > 0 {
+		standard = found.Transfers[0].Standard
+	}
+	return a.showTransfers(ctx, r, of, "transfers", standard, p, found)
+}
+
+// showTransfers answers with a page of transfers, all of one standard.
+func (a *API) showTransfers(ctx context.Context, r operation.Request, of *Chain, name string, standard chain.Standard, p query.Page, found *evm.TransferPage) error {
+	showFirst(r, of, found.First)
+	parties := make([]common.Address, 0, 3*len(found.Transfers))
+	for i := range found.Transfers {
+		t := &found.Transfers[i].Transfer
+		parties = append(parties, t.From, t.To, t.Contract)
+	}
+	d, err := a.directory(ctx, of, parties)
+	if err != nil {
+		return err
+	}
+	transfers, details, err := a.believed(ctx, d, found.Transfers)
+	if err != nil {
+		return err
+	}
+	next := p.Token(found.Next)
+	switch standard {
+	case chain.ERC721:
+		answer := pageOf(name, len(transfers), func(i int, x *listedERC721) {
 			t := &transfers[i]
 			*x = listedERC721{shownBlock(&t.Block), t.TxHash, d.erc721Transfer(&t.Transfer, details[i])}
+		})
+		answer.next = next
+		return reply.JSON(r, answer)
+	case chain.ERC1155:
+		answer := pageOf(name, len(transfers), func(i int, x *listedTransfer) {
+			t := &transfers[i]
+			*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details[i])}
+		})
+		answer.next = next
+		return reply.JSON(r, answer)
+	default:
+		answer := pageOf(name, len(transfers), func(i int, x *listedERC20) {
+			t := &transfers[i]
+			*x = listedERC20{shownBlock(&t.Block), t.TxHash, d.erc20Transfer(&t.Transfer)}
 		})
 		answer.next = next
 		return reply.JSON(r, answer)

@@ -22,6 +22,7 @@ var (
 	native       = base + "/addresses/" + alice.Hex() + "/transactions:listNative?"
 	erc20s       = base + "/addresses/" + alice.Hex() + "/transactions:listErc20?"
 	erc721s      = base + "/addresses/" + alice.Hex() + "/transactions:listErc721?"
+	ofToken      = base + "/tokens/" + coin.Hex() + "/transfers?"
 	interactions = base + "/addresses/" + alice.Hex() + "/transactions?"
 )
 
@@ -61,6 +62,17 @@ func (f *fake) TokenTransfers(ctx context.Context, standard chain.Standard, q ev
 	all := slices.DeleteFunc(tokenTransfers(standard), func(t evm.TokenTransfer) bool {
 		return t.From != q.Wallet && t.To != q.Wallet || !inside(t.Block, &q)
 	})
+	some, next, err := page(ctx, f, all, q.Limit, q.After)
+	return &evm.TransferPage{Transfers: some, First: f.first, Next: next}, err
+}
+
+// ContractTransfers has the transfers of coin and cards, and the ERC-1155 transfers of items.
+func (f *fake) ContractTransfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.askedWallet = q
+	all := slices.Concat(tokenTransfers(chain.ERC20), tokenTransfers(chain.ERC721), f.transfers)
+	all = slices.DeleteFunc(all, func(t evm.TokenTransfer) bool { return t.Contract != q.Wallet || !inside(t.Block, &q) })
 	some, next, err := page(ctx, f, all, q.Limit, q.After)
 	return &evm.TransferPage{Transfers: some, First: f.first, Next: next}, err
 }
@@ -114,7 +126,7 @@ func TestOldestFirst(t *testing.T) {
 func TestOptionalIndex(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
-	for _, op := range []string{native, erc20s, erc721s, interactions} {
+	for _, op := range []string{native, erc20s, erc721s, ofToken, interactions} {
 		f.first = 0
 		require.Empty(t, apitest.Get(h, op).Header().Get("Indexed-From"), op)
 		f.first = 990

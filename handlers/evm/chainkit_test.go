@@ -118,6 +118,22 @@ func officialCalls() []call {
 			id:   id, count: 23, pages: 23,
 		},
 		{
+			Call: chainkit.Call{Name: "transfers of an ERC-20 token", Path: "data.evm.contracts.listTransfers", List: "transfers", Request: map[string]any{"chainId": chain, "address": coin.Hex(), "pageSize": 3}},
+			id:   id, count: 23, pages: 8,
+		},
+		{
+			Call: chainkit.Call{Name: "transfers of an ERC-721 token", Path: "data.evm.contracts.listTransfers", List: "transfers", Request: map[string]any{"chainId": chain, "address": lower(cards), "pageSize": 1, "startBlock": 0, "endBlock": 2000}},
+			id:   id, count: 23, pages: 23,
+		},
+		{
+			Call: chainkit.Call{Name: "transfers of an ERC-1155 token", Path: "data.evm.contracts.listTransfers", List: "transfers", Request: map[string]any{"chainId": chain, "address": items.Hex(), "pageSize": 2}},
+			id:   id, count: 23, pages: 12,
+		},
+		{
+			Call: chainkit.Call{Name: "transfers of no token", Path: "data.evm.contracts.listTransfers", List: "transfers", Request: map[string]any{"chainId": chain, "address": alice.Hex(), "pageSize": 2}},
+			id:   id, pages: 1,
+		},
+		{
 			Call: chainkit.Call{Name: "interactions", Path: wallet + "transactions.list", List: "transactions", Request: map[string]any{"chainId": chain, "address": alice.Hex(), "pageSize": 3, "sortOrder": "asc", "startBlock": 0, "endBlock": 2000}},
 			id:   id, count: 25, pages: 9,
 		},
@@ -293,7 +309,7 @@ func TestOfficialClient(t *testing.T) {
 			results := requireCalls(t, client, server.URL, officialCalls(), func(c call) bool {
 				// One documented value differs from the client's: the status of indexed metadata.
 				documented := strings.HasSuffix(c.Name, "transfers") && c.Name != "no transfers" && c.Name != "ERC-20 transfers" || c.Name == "interactions" || strings.Contains(c.Name, "balances") ||
-					c.Name == "tokens" || c.Name == "fungible tokens"
+					c.Name == "tokens" || c.Name == "fungible tokens" || c.Name == "transfers of an ERC-721 token" || c.Name == "transfers of an ERC-1155 token"
 				return mode == compat.Off && documented
 			})
 			requireClientWindows(t, results, 2)

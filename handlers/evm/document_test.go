@@ -19,6 +19,7 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"listNativeTransactions":   native,
 		"listErc20Transactions":    erc20s,
 		"listErc721Transactions":   erc721s,
+		"listTransfers":            ofToken,
 		"listErc1155Balances":      balances,
 		"getNativeBalance":         nativeBalance,
 		"listErc20Balances":        erc20Balances,

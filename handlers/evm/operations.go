@@ -259,6 +259,15 @@ func (a *API) addressOperations() []operation.Operation {
 			Returns:    "A page of transfers.", Schema: "Erc721TransferPage",
 			Handle: a.serve(a.listTokenTransfers(chain.ERC721)),
 		},
+		{
+			ID: "listTransfers", Path: "/v1/chains/{chainId}/tokens/{address}/transfers", Tag: tag,
+			Summary:     "Transfers of a token",
+			Description: "All transfers of the ERC-20, ERC-721 or ERC-1155 contract at the address, mints and burns among them. The page is empty if the contract follows none of these standards." + needsAddressIndex,
+			Order:       newestFirst, Index: addressIndex,
+			Parameters: transfers,
+			Returns:    "A page of transfers, all of the contract's standard.", Schema: "TokenTransferPage",
+			Handle: a.serve(a.listContractTransfers),
+		},
 	}
 }
 

@@ -27,6 +27,8 @@ type Index interface {
 	Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error)
 	NativeTransactions(ctx context.Context, q evm.WalletQuery) (*evm.TransactionPage, error)
 	TokenTransfers(ctx context.Context, standard chain.Standard, q evm.WalletQuery) (*evm.TransferPage, error)
+	// ContractTransfers returns the transfers of a contract, which is the query's wallet.
+	ContractTransfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error)
 	Interactions(ctx context.Context, q evm.InteractionQuery) (*evm.InteractionPage, error)
 	Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePage, error)
 	TokenSums(ctx context.Context, q evm.TokenSumQuery) (*evm.TokenSumPage, error)

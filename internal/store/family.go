@@ -147,6 +147,9 @@ var (
 	// FamilyEVMTokenTransfer lists their ERC-20 and ERC-721 transfers: p goes on with the address and a kind, k is the
 	// transaction's place and the index of the log.
 	FamilyEVMTokenTransfer = twins(96, "evm_token_transfer")
+	// FamilyEVMContractTransfer lists the transfers of contracts: p goes on with the contract, k is the transaction's place,
+	// the index of the log, and that of the item in it.
+	FamilyEVMContractTransfer = twins(103, "evm_contract_transfer")
 	// FamilyEVMTokenBalance holds what the transfers of ERC-20 tokens add up to, and the ERC-721 tokens of wallets: p goes on
 	// with the wallet and a kind, k is the contract and, of ERC-721, the token. The row whose p is the chain says which
 	// blocks it covers. FamilyEVMTokenBalanceAt has the height, too, and holds what the sum was from there on.

@@ -15,52 +15,38 @@ import (
 	"quorate/internal/store"
 )
 
-// Kinds of lists of an address. 0 and 1 would be escaped in a partition.
+// Kinds of lists of an address. 0 and 1 would be escaped in a partition. Earlier versions had other lists with 3.
 const (
-	// partyTxs lists the transactions that the address sent or received, otherTxs those that only concern it otherwise.
-	partyTxs byte = 2 + iota
-	otherTxs
-	erc20Transfers
-	erc721Transfers
+	// partyTxs lists the transactions that the address sent or received.
+	partyTxs        byte = 2
+	erc20Transfers  byte = 4
+	erc721Transfers byte = 5
 )
 
-// addresses lists a transaction for the addresses in it, and its transfers for their sides.
+// addresses lists a transaction for its sender and its recipient, and its transfers for their sides. Other lists have the
+// ERC-1155 transfers and the internal transactions of addresses.
 func (a *application) addresses(tx *evm.Transaction, at place, transfers []evm.Transfer) {
 	recipient := tx.Created
 	if tx.To != nil {
 		recipient = *tx.To
 	}
-	k := at.appendTx(a.reserve(txPlaceSize))
-	v := []byte{version, 0}
-	if tx.Success {
-		v[1] = 1
+	k, v := at.appendTx(a.reserve(txPlaceSize)), a.kept(appendOutcome(a.value(), tx.Success))
+	a.batch.Add(store.FamilyEVMAddressTx, store.PK{P: a.in(tx.From[:], []byte{partyTxs}), K: k}, v)
+	if recipient != tx.From {
+		a.batch.Add(store.FamilyEVMAddressTx, store.PK{P: a.in(recipient[:], []byte{partyTxs}), K: k}, v)
 	}
-	v = a.keep(v)
-	add := func(who common.Address, kind byte) {
-		if _, listed := a.listed[who]; !listed {
-			a.listed[who] = struct{}{}
-			a.batch.Put(store.FamilyEVMAddressTx, store.PK{P: a.in(who[:], []byte{kind}), K: k}, v)
-		}
-	}
-	clear(a.listed)
-	add(tx.From, partyTxs)
-	add(recipient, partyTxs)
 	for i := range transfers {
-		t := &transfers[i]
-		add(t.From, otherTxs)
-		add(t.To, otherTxs)
-		a.tokenTransfer(t, at)
+		a.tokenTransfer(&transfers[i], at)
+		a.contractTransfer(&transfers[i], at)
 	}
-	for i := range tx.Frames {
-		f := &tx.Frames[i]
-		if !indexed(f) {
-			continue
-		}
-		add(f.From, otherTxs)
-		if !f.Creates() || f.To != (common.Address{}) {
-			add(f.To, otherTxs)
-		}
+}
+
+// appendOutcome appends whether a transaction succeeded.
+func appendOutcome(b []byte, success bool) []byte {
+	if success {
+		return append(b, 1)
 	}
+	return append(b, 0)
 }
 
 // tokenTransfer lists an ERC-20 or ERC-721 transfer for both sides.
@@ -160,7 +146,7 @@ func (r *Index) NativeTransactions(ctx context.Context, q WalletQuery) (*Transac
 	if err != nil || !ok {
 		return p, err
 	}
-	rows, err := s.addressRows(ctx, q.Wallet, partyTxs, &k, q.Limit+1)
+	rows, err := s.partyRows(ctx, q.Wallet, &k, q.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -169,8 +155,9 @@ func (r *Index) NativeTransactions(ctx context.Context, q WalletQuery) (*Transac
 	return p, err
 }
 
-func (s *state) addressRows(ctx context.Context, who common.Address, kind byte, k *keyRange, limit int) ([]store.Row, error) {
-	rows, err := s.Scan(ctx, store.FamilyEVMAddressTx, s.chain.partition(who[:], []byte{kind}), k.lo, k.hi, k.dir, limit)
+// partyRows returns the places of transactions that an address sent or received, and how they ended.
+func (s *state) partyRows(ctx context.Context, who common.Address, k *keyRange, limit int) ([]store.Row, error) {
+	rows, err := s.Scan(ctx, store.FamilyEVMAddressTx, s.chain.partition(who[:], []byte{partyTxs}), k.lo, k.hi, k.dir, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading the transactions of %s: %w", who, err)
 	}
@@ -372,31 +359,6 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 		}
 	}
 	return p, nil
-}
-
-// concerning merges both lists of transactions of an address.
-func (s *state) concerning(ctx context.Context, who common.Address, k *keyRange, limit int) ([]store.Row, error) {
-	parties, err := s.addressRows(ctx, who, partyTxs, k, limit)
-	if err != nil {
-		return nil, err
-	}
-	others, err := s.addressRows(ctx, who, otherTxs, k, limit)
-	if err != nil || len(others) == 0 {
-		return parties, err
-	}
-	order := bytes.Compare
-	if k.dir == store.Descending {
-		order = func(a, b []byte) int { return bytes.Compare(b, a) }
-	}
-	rows := make([]store.Row, 0, min(limit, len(parties)+len(others)))
-	for len(rows) < limit && len(parties)+len(others) > 0 {
-		if len(others) == 0 || len(parties) > 0 && order(parties[0].K, others[0].K) < 0 {
-			rows, parties = append(rows, parties[0]), parties[1:]
-		} else {
-			rows, others = append(rows, others[0]), others[1:]
-		}
-	}
-	return rows, nil
 }
 
 // effectsOf returns the transactions of rows with their effects on an address: at least one, and fewer than there are

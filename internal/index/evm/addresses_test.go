@@ -83,6 +83,24 @@ func (w *world) checkTransfers(standard chain.Standard, q evm.WalletQuery, betwe
 	}
 }
 
+// checkContractTransfers compares the transfers of a contract with those of the replay, newest first.
+func (w *world) checkContractTransfers(q evm.WalletQuery, between func(), what string) {
+	w.t.Helper()
+	var want []evm.TokenTransfer
+	for _, t := range slices.Backward(w.past.transfers) {
+		if t.Block.Number <= w.tip() && within(t.Block.Number, &q) && t.Contract == q.Wallet && standards[t.Contract] == t.Standard {
+			want = append(want, t)
+		}
+	}
+	got := all(w.t, between, func(after []byte) ([]evm.TokenTransfer, []byte, int) {
+		q.After = after
+		p, err := w.record.ContractTransfers(w.t.Context(), q)
+		require.NoError(w.t, err)
+		return p.Transfers, p.Next, q.Limit
+	})
+	require.Equal(w.t, want, got, what)
+}
+
 func (w *world) checkInteractions(q evm.InteractionQuery, between func(), what string) {
 	w.t.Helper()
 	if q.Oldest {
@@ -117,6 +135,7 @@ func TestTransactionsOfAddresses(t *testing.T) {
 					w.checkNative(q, func() {}, what)
 					w.checkTransfers(chain.ERC20, q, func() {}, what)
 					w.checkTransfers(chain.ERC721, q, func() {}, what)
+					w.checkContractTransfers(q, func() {}, what)
 					w.checkInteractions(evm.InteractionQuery{WalletQuery: q}, func() {}, what)
 					w.checkInteractions(evm.InteractionQuery{WalletQuery: q, Oldest: true}, func() {}, what)
 				}
@@ -206,6 +225,10 @@ func TestUnbelievedTransfers(t *testing.T) {
 		p, err := w.record.TokenTransfers(t.Context(), chain.ERC721, evm.WalletQuery{Wallet: wallet, Limit: 10, After: after})
 		return len(p.Transfers), p.Next, err
 	})
+	list(2, 1, func(after []byte) (int, []byte, error) {
+		p, err := w.record.ContractTransfers(t.Context(), evm.WalletQuery{Wallet: coin, Limit: 10, After: after})
+		return len(p.Transfers), p.Next, err
+	})
 	list(1, 3, func(after []byte) (int, []byte, error) {
 		p, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: wallet, Limit: 10, After: after})
 		return len(p.Sums), p.Next, err
@@ -250,6 +273,8 @@ func TestOptional(t *testing.T) {
 			require.ErrorAs(t, failed, &err)
 			require.Equal(t, evm.AddressTransactions, err.Index)
 			_, failed = w.record.TokenTransfers(t.Context(), chain.ERC20, q)
+			require.ErrorAs(t, failed, &err)
+			_, failed = w.record.ContractTransfers(t.Context(), q)
 			require.ErrorAs(t, failed, &err)
 			_, failed = w.record.Interactions(t.Context(), evm.InteractionQuery{WalletQuery: q})
 			require.ErrorAs(t, failed, &err)

@@ -354,7 +354,7 @@ func (r *Index) Holdings(ctx context.Context, q HoldingQuery) (*HoldingPage, err
 	p := &HoldingPage{First: first}
 	var lo, hi []byte
 	if q.Contract != nil {
-		lo, hi = q.Contract[:], following(q.Contract)
+		lo, hi = q.Contract[:], successor(q.Contract[:])
 	}
 	if q.After != nil {
 		if len(q.After) != len(tokenKey{}) {

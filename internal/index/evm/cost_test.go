@@ -18,7 +18,7 @@ import (
 func TestCost(t *testing.T) {
 	const transactions = 5000
 	families := map[evm.Optional][]store.Family{
-		evm.AddressTransactions: {store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer},
+		evm.AddressTransactions: {store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMContractTransfer},
 		evm.TokenBalances:       {store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt},
 		evm.ChainMetrics:        {store.FamilyEVMPeriod, store.FamilyEVMActor, store.FamilyEVMLastActive},
 	}

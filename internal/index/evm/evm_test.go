@@ -153,7 +153,7 @@ func (w *world) check(rng *rand.Rand) {
 	who := append(slices.Clone(w.wallets), w.contracts...)[rng.IntN(len(w.wallets)+len(w.contracts))]
 	wallet := evm.WalletQuery{Wallet: who, Start: w.bound(rng), End: w.bound(rng), Limit: limit}
 	what := fmt.Sprintf("tip %d, address %s, limit %d", tip, who, limit)
-	switch rng.IntN(14) {
+	switch rng.IntN(15) {
 	case 0:
 		q := evm.LatestQuery{Limit: limit}
 		if rng.IntN(3) > 0 {
@@ -287,6 +287,9 @@ func (w *world) check(rng *rand.Rand) {
 		w.checkNative(wallet, between, what)
 	case 10:
 		w.checkTransfers([]chain.Standard{chain.ERC20, chain.ERC721}[rng.IntN(2)], wallet, between, what)
+	case 14:
+		wallet.Wallet = pick(w.past, w.contracts)
+		w.checkContractTransfers(wallet, between, what)
 	case 11:
 		w.checkInteractions(evm.InteractionQuery{WalletQuery: wallet, Oldest: rng.IntN(2) == 0}, between, what)
 	case 8:

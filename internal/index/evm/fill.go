@@ -35,8 +35,6 @@ type FillerOptions struct {
 	Tracer       Tracer
 	// Behind reports whether new blocks wait to be indexed, which have priority; nil means never.
 	Behind func() bool
-	// Optional are the optional indexes of the chain's Projection.
-	Optional []Optional
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -91,7 +89,7 @@ func NewFiller(o FillerOptions) *Filler {
 	f := &Filler{
 		store: o.Store, chain: keyOf(o.NetworkID, o.BlockchainID), id: o.BlockchainID, tracer: o.Tracer, behind: o.Behind, log: o.Log,
 		cursor: fmt.Sprintf("%s%d/%s", fillPrefix, o.NetworkID, o.BlockchainID),
-		most:   maxFill, scratch: NewProjection(o.NetworkID, o.BlockchainID).With(o.Optional...), failed: make(map[uint64]int),
+		most:   maxFill, scratch: NewProjection(o.NetworkID, o.BlockchainID), failed: make(map[uint64]int),
 	}
 	if f.behind == nil {
 		f.behind = func() bool { return false }
@@ -352,10 +350,6 @@ func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
 	case g == nil:
 		batch.Delete(store.FamilyEVMUntraced, lost)
 	}
-	if len(blocks) > 0 && !f.scratch.addressTxs.on {
-		// The lists of addresses lack what follows, so they must begin anew if they are turned on again.
-		batch.Delete(store.FamilyEVMAddressTx, f.chain.headRow())
-	}
 	for _, b := range blocks {
 		f.rows(b.Content, batch)
 	}
@@ -423,9 +417,6 @@ func (f *Filler) rows(block *evm.Block, batch *store.Batch) {
 	a.readLogs()
 	for i := range block.Transactions {
 		tx, at := &block.Transactions[i], place{number: block.Number, major: uint32(i)}
-		if f.scratch.addressTxs.on {
-			a.addresses(tx, at, nil)
-		}
 		partition := a.calls(tx, at)
 		if partition == nil {
 			continue

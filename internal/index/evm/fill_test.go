@@ -78,7 +78,7 @@ func (n *tracer) set(change func()) {
 }
 
 func newFiller(s store.Store, n evm.Tracer) *evm.Filler {
-	return evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: chainID, Tracer: n, Optional: evm.Optionals()})
+	return evm.NewFiller(evm.FillerOptions{Store: s, NetworkID: network, BlockchainID: chainID, Tracer: n})
 }
 
 // filling runs a filler until the end of the test or until it is stopped.
@@ -240,39 +240,6 @@ func TestFillBeginsWithTheNewest(t *testing.T) {
 		deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
 		require.NoError(t, err)
 		require.Less(t, deployments.TracesMissing.To, uint64(20))
-	})
-}
-
-// TestFillWithTheIndexOff fills call traces in while the index of addresses is off: its lists lack what they say, so they
-// begin anew when it is on again.
-func TestFillWithTheIndexOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPast(4, pastOptions{blocks: 120})
-		w := newWorld(t, p.bare(func(n uint64) bool { return n < 50 }), store.NewMemory())
-		w.advance(100)
-		q := evm.WalletQuery{Wallet: address(1), Limit: 1000}
-		_, err := w.record.NativeTransactions(t.Context(), q)
-		require.NoError(t, err)
-
-		off := evm.NewFiller(evm.FillerOptions{Store: w.store, NetworkID: network, BlockchainID: chainID, Tracer: &tracer{past: p}})
-		stop := filling(t, off)
-		time.Sleep(time.Hour)
-		stop()
-		require.Empty(t, off.Note())
-		var missing *evm.OffError
-		_, err = w.record.NativeTransactions(t.Context(), q)
-		require.ErrorAs(t, err, &missing)
-		require.Equal(t, evm.AddressTransactions, missing.Index)
-		sums, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: address(1), Limit: 10})
-		require.NoError(t, err, "call traces move no tokens")
-		require.Zero(t, sums.First)
-
-		w.projection = newTenant()
-		w.advance(20)
-		page, err := w.record.NativeTransactions(t.Context(), q)
-		require.NoError(t, err)
-		require.Equal(t, uint64(100), page.First)
-		require.Equal(t, w.native(w.tip(), &evm.WalletQuery{Wallet: q.Wallet, Start: &page.First}), page.Transactions)
 	})
 }
 
@@ -524,7 +491,7 @@ func TestFillComesSecond(t *testing.T) {
 		w.advance(2000)
 		asked := func(behind bool) int {
 			slow := &slowTracer{tracer: &tracer{past: p}}
-			f := evm.NewFiller(evm.FillerOptions{Store: w.store, NetworkID: network, BlockchainID: chainID, Tracer: slow, Optional: evm.Optionals(), Behind: func() bool { return behind }})
+			f := evm.NewFiller(evm.FillerOptions{Store: w.store, NetworkID: network, BlockchainID: chainID, Tracer: slow, Behind: func() bool { return behind }})
 			stop := filling(t, f)
 			time.Sleep(40 * time.Second)
 			stop()

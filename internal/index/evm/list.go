@@ -158,18 +158,17 @@ func (s *state) transaction(ctx context.Context, hash common.Hash) (*Transaction
 		return nil, nil
 	}
 	v := read(values[0])
-	success := v.Byte() != 0
-	at := place{number: v.Number(), major: v.Uint32()}
+	at := v.txPlace()
 	if err := v.End(); err != nil {
 		return nil, err
 	}
-	values, err = s.Get(ctx, store.FamilyEVMTx, []store.PK{{P: s.chain.txPartition(success, at.number>>rangeBits), K: at.appendTx(nil)}})
+	values, err = s.Get(ctx, store.FamilyEVMTx, []store.PK{{P: s.chain.txPartition(at.success, at.number>>rangeBits), K: at.appendTx(nil)}})
 	if err != nil {
 		return nil, fmt.Errorf("reading transaction %s: %w", hash, err)
 	}
 	v = read(values[0])
 	tx := new(Transaction)
-	v.tx(at, tx)
+	v.tx(at.place, tx)
 	return tx, v.End()
 }
 
@@ -338,7 +337,7 @@ func (r *Index) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, err
 	}
 	var lo, hi []byte
 	if q.Contract != nil {
-		lo, hi = q.Contract[:], following(q.Contract)
+		lo, hi = q.Contract[:], successor(q.Contract[:])
 	}
 	if q.After != nil {
 		if len(q.After) != balancePosition {
@@ -359,17 +358,6 @@ func (r *Index) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, err
 	}
 	b := balances{state: s, page: p, classifier: s.classifier(), wallet: s.chain.partition(q.Wallet[:]), limit: q.Limit}
 	return p, b.read(ctx, lo, hi)
-}
-
-// following returns the first key after all keys of a contract, or nil if there is none.
-func following(contract *common.Address) []byte {
-	next := *contract
-	for i := len(next) - 1; i >= 0; i-- {
-		if next[i]++; next[i] != 0 {
-			return next[:]
-		}
-	}
-	return nil
 }
 
 // balances is a page of balances being built.
@@ -435,7 +423,7 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 		lo = store.After(rows[len(rows)-1].K)
 		if !b.follows(last, evm.ERC1155) {
 			// Skip the remaining tokens of that contract.
-			if lo = following(&last); lo == nil {
+			if lo = successor(last[:]); lo == nil {
 				return nil
 			}
 		}

@@ -31,7 +31,7 @@ func Form() index.Form {
 			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
 			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList, store.FamilyEVMICMLog,
-			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
+			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMContractTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
 			store.FamilyEVMPeriod, store.FamilyEVMActor, store.FamilyEVMLastActive,
 		},
 	}
@@ -83,9 +83,8 @@ type Projection struct {
 	periods                   [len(intervals)]*running
 	actors                    *recent.Map[common.Address, actor]
 	tallies                   *recent.Map[tallyKey, tally]
-	acting                    map[common.Address]bool     // addresses of the current block, and whether they send
-	shifts                    map[tallyKey]shift          // of the current block
-	listed                    map[common.Address]struct{} // addresses of the current transaction
+	acting                    map[common.Address]bool // addresses of the current block, and whether they send
+	shifts                    map[tallyKey]shift      // of the current block
 	holdings                  *recent.Map[holdingKey, *holding]
 	supplies                  *recent.Map[tokenKey, *supply]
 	sums                      *recent.Map[sumKey, *supply] // of ERC-20 transfers
@@ -104,7 +103,7 @@ func NewProjection(networkID uint32, blockchainID ids.ID) *Projection {
 	t := &Projection{
 		blockchainID: blockchainID, chain: keyOf(networkID, blockchainID), caches: caches{20_000, 5_000, 20_000},
 		addressTxs: optional{index: AddressTransactions}, tokenBalances: optional{index: TokenBalances}, chainMetrics: optional{index: ChainMetrics},
-		listed: make(map[common.Address]struct{}), acting: make(map[common.Address]bool), shifts: make(map[tallyKey]shift),
+		acting: make(map[common.Address]bool), shifts: make(map[tallyKey]shift),
 	}
 	t.reset()
 	return t

@@ -389,7 +389,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 			return nil, err
 		}
 		filler := evm.NewFiller(evm.FillerOptions{
-			Store: s, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Optional: r.optional, Log: log,
+			Store: s, NetworkID: r.networkID, BlockchainID: blockchainID, Tracer: source, Log: log,
 			Behind: func() bool { return pipeline.Status().Lag() > index.NearTip },
 		})
 		return &evmIndexer{pipeline, filler, chainName, index.Cursor(r.networkID, chainName, projection.Name())}, nil
