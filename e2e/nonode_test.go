@@ -98,7 +98,7 @@ func (s *service) compareSets(ctx context.Context, node string) (heights uint64)
 	s.t.Helper()
 	client, ownURL := platformvm.NewClient(node), s.url+"/local"
 	own := platformvm.NewClient(ownURL)
-	subnets, err := client.GetSubnets(ctx, nil)
+	subnets, err := client.GetSubnets(ctx, nil) //nolint:staticcheck // a node lists them nowhere else
 	require.NoError(s.t, err)
 	height := func(c *platformvm.Client) uint64 {
 		h, err := c.GetHeight(ctx)

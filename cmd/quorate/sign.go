@@ -24,8 +24,8 @@ import (
 	"quorate/handlers/evm"
 	"quorate/handlers/signing"
 	"quorate/internal/config"
-	"quorate/internal/service/logs"
 	"quorate/internal/node"
+	"quorate/internal/service/logs"
 	"quorate/internal/service/network"
 )
 
