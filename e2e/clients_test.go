@@ -64,6 +64,8 @@ var clientMethods = map[string]clientMethod{
 	"listPendingPrimaryNetworkRewards":      {"data.primaryNetwork.rewards.listPendingRewards", "pendingRewards"},
 	"getRollingWindowMetrics":               {"metrics.chains.getRollingWindowMetrics", ""},
 	"getChainMetrics":                       {"metrics.chains.getMetrics", "results"},
+	"listMetricChains":                      {"metrics.chains.list", "chains"},
+	"getMetricChain":                        {"metrics.chains.get", ""},
 	"listChains":                            {"data.evm.chains.list", ""},
 	"getChain":                              {"data.evm.chains.get", ""},
 	"listAddressChains":                     {"data.evm.address.chains.list", ""},

@@ -363,6 +363,8 @@ func (w *evmWorld) requireClients(t *testing.T, ctx context.Context, s *service,
 	calls := []clientCall{
 		{"listChains", map[string]any{}},
 		{"getChain", map[string]any{"chainId": chain}},
+		{"listMetricChains", map[string]any{}},
+		{"getMetricChain", map[string]any{"chainId": chain}},
 		{"listAddressChains", map[string]any{"address": w.account.Hex()}},
 		{"listLatestTransactions", map[string]any{"chainId": chain}},
 		{"listLatestTransactions", map[string]any{"chainId": chain, "status": "failed"}},

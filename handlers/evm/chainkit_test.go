@@ -165,6 +165,14 @@ func officialCalls() []call {
 			id:   id, count: 47, pages: 16,
 		},
 		{
+			Call: chainkit.Call{Name: "chains with metrics", Path: "metrics.chains.list", List: "chains", Request: map[string]any{}},
+			id:   []string{"blockchainId"}, count: 1, pages: 1,
+		},
+		{
+			Call:  chainkit.Call{Name: "a chain with metrics", Path: "metrics.chains.get", Request: map[string]any{"chainId": chain}},
+			field: "evmChainId",
+		},
+		{
 			Call: chainkit.Call{Name: "transactions by day", Path: "metrics.chains.getMetrics", List: "results", Request: map[string]any{"chainId": chain, "metric": "txCount"}},
 			id:   []string{"timestamp"}, count: 30, pages: 1,
 		},

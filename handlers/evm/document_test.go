@@ -29,7 +29,7 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"listContractDeployments":  deployments,
 		"listTokens":               tokens,
 	})
-	conform.Parameters(t, h, "Chain metrics", map[string]string{"getChainMetrics": metrics})
+	conform.Parameters(t, h, "Chain metrics", map[string]string{"getChainMetrics": metrics, "listMetricChains": "/v2/chains?"})
 	conform.Parameters(t, h, "ICM messages", map[string]string{
 		"listIcmMessages":          "/v1/icm/messages",
 		"listIcmMessagesByAddress": "/v1/icm/addresses/" + alice.Hex() + "/messages",

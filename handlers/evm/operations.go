@@ -51,7 +51,7 @@ var (
 
 // Operations returns the operations on EVM chains and on ICM messages.
 func (a *API) Operations() []operation.Operation {
-	return slices.Concat(a.chainListOperations(), a.chainOperations(), a.addressOperations(), a.balanceOperations(), a.icmOperations(), a.metricOperations())
+	return slices.Concat(a.chainListOperations(), a.chainOperations(), a.addressOperations(), a.balanceOperations(), a.icmOperations(), a.metricChainOperations(), a.metricOperations())
 }
 
 // chainListOperations are the operations on which chains there are.
