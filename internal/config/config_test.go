@@ -99,6 +99,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"bad level":                {args: []string{"--log-level", "loud"}, want: "log_level"},
 		"bad format of logs":       {args: []string{"--log-format", "xml"}, want: "log_format: \"xml\" is none of auto, text, json"},
 		"network with no URL":      {args: []string{"--network", "fuji="}, want: "name[=url,url]"},
+		"URL without a name":       {args: []string{"--network", "http://127.0.0.1:9650"}, want: "name[=url,url]"},
 		"p2p without genesis":      {args: []string{"--network", "mine"}, want: "networks.mine.genesis_file"},
 		"p2p without peers":        {file: "networks:\n  mine: {nodes: [p2p], genesis_file: g.json}\n", want: "networks.mine.manual_peers"},
 		"p2p with a ledger":        {args: []string{"--network", "fuji", "--record", "primary"}, want: "networks.fuji.record"},

@@ -147,12 +147,12 @@ func (c *Config) forAll(change func(*Network)) {
 	}
 }
 
-// addNetworks reads name=url[,url], several separated by semicolons. It replaces
-// the nodes that were known of a network.
+// addNetworks reads name[=url,url], several separated by semicolons. It replaces
+// the nodes that were known of a network. A name alone stands for node.PeersEndpoint.
 func (c *Config) addNetworks(text string) error {
 	for part := range strings.SplitSeq(text, ";") {
 		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if !ok {
+		if !ok && !strings.ContainsAny(name, "/:.@ ") { // which only URLs have
 			urls = node.PeersEndpoint
 		}
 		if name == "" || urls == "" {

@@ -138,8 +138,10 @@ export async function fill(document) {
     }
   }
   if (p.address) {
-    const post = document.paths["/v1/networks/{network}/blockchains/{blockchainId}/utxos"]?.post;
-    if (post) post.requestBody.content["application/json"].example = { addresses: p.address };
+    for (const list of ["utxos", "lastActivityTimestampByAddresses"]) {
+      const post = document.paths[`/v1/networks/{network}/blockchains/{blockchainId}/${list}`]?.post;
+      if (post) post.requestBody.content["application/json"].example = { addresses: p.address };
+    }
   }
   return document;
 }
