@@ -71,7 +71,13 @@ func (a assets) texts() map[string]string {
 // records asks the Data API.
 func (s *service) records(ctx context.Context, path string, query url.Values, answer any) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/networks/local/"+path+"?"+query.Encode(), nil)
+	s.answer(ctx, "/v1/networks/local/"+path, query, answer)
+}
+
+// answer reads what the service answers.
+func (s *service) answer(ctx context.Context, path string, query url.Values, answer any) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path+"?"+query.Encode(), nil)
 	require.NoError(s.t, err)
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(s.t, err)

@@ -90,9 +90,11 @@ func (s *service) compareL1(ctx context.Context, p *pChain, subnetID ids.ID) (he
 	}
 	current, err := p.client.GetCurrentValidators(ctx, subnetID, nil)
 	require.NoError(s.t, err)
+	counted := s.stakeOfToday(ctx, "validatorCount", subnetID)
 	if p.height(ctx) != height {
 		return 0, nil, false
 	}
+	require.Equal(s.t, uint64(len(running)), counted, "active validators by day")
 	require.Len(s.t, all, len(current), "validators of the L1")
 	require.Len(s.t, active, len(running), "active validators of the L1")
 	for _, v := range active {
@@ -193,6 +195,8 @@ func TestRegistry(t *testing.T) {
 		{"getValidator", map[string]any{"nodeId": nodeID.String()}},
 		{"listL1Validators", map[string]any{}},
 		{"listL1Validators", map[string]any{"subnetId": subnetID.String(), "includeInactiveL1Validators": true}},
+		{"getNetworkMetrics", map[string]any{"metric": "validatorCount", "subnetId": subnetID.String()}},
+		{"getNetworkMetrics", map[string]any{"metric": "delegatorWeight", "subnetId": ids.Empty.String()}},
 	})
 	require.Greater(t, startWithoutNodes(t, ctx, program, network).compareSets(ctx, node), uint64(comparedHeights))
 }
@@ -247,9 +251,25 @@ func (s *service) compareValidators(ctx context.Context) {
 		query.Set("pageToken", page.NextPageToken)
 	}
 	require.Len(s.t, got, len(current.Validators))
+	var sums struct{ weight, delegators, delegated uint64 }
 	for _, want := range current.Validators {
 		require.Equal(s.t, want, got[want.TxID])
+		sums.weight, sums.delegators, sums.delegated = sums.weight+want.Weight, sums.delegators+want.DelegatorCount, sums.delegated+want.DelegatorWeight
 	}
+	for metric, want := range map[string]uint64{
+		"validatorCount": uint64(len(current.Validators)), "validatorWeight": sums.weight, "delegatorCount": sums.delegators, "delegatorWeight": sums.delegated,
+	} {
+		require.Equal(s.t, want, s.stakeOfToday(ctx, metric, ids.Empty), metric)
+	}
+}
+
+// stakeOfToday returns the newest point of a metric of a subnet.
+func (s *service) stakeOfToday(ctx context.Context, metric string, subnetID ids.ID) uint64 {
+	s.t.Helper()
+	var page struct{ Results []struct{ Value uint64 } }
+	s.answer(ctx, "/v2/networks/local/metrics/"+metric, url.Values{"subnetId": {subnetID.String()}, "pageSize": {"1"}}, &page)
+	require.Len(s.t, page.Results, 1)
+	return page.Results[0].Value
 }
 
 // compareBlockchains compares the blockchains with the node's.

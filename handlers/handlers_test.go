@@ -532,7 +532,7 @@ func TestRoutes(t *testing.T) {
 	} {
 		requireAPIError(t, do(h, tt.method, tt.path, ""), 404, "check the method and the path")
 	}
-	for _, path := range []string{"/v1/avax/supply", "/v2/networks/mainnet/metrics/validatorCount"} {
+	for _, path := range []string{"/v1/avax/supply", "/v2/icm/summary"} {
 		requireAPIError(t, do(h, "GET", path, ""), 404, "there is no GET "+path, "this address does not offer such an operation", "check the method and the path", "/docs/openapi.json")
 	}
 	w := do(h, "HEAD", fujiPath, "")

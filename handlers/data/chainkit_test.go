@@ -2,6 +2,7 @@ package data_test
 
 import (
 	"cmp"
+	"fmt"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ type call struct {
 func officialCalls() []call {
 	const network = "data.primaryNetwork."
 	a, both := text(alice), "P-"+text(alice)+", X-"+text(bob)
-	return append(slices.Concat(registryCalls(), archiveCalls(), listCalls()), []call{
+	return append(slices.Concat(registryCalls(), stakeCalls(), archiveCalls(), listCalls()), []call{
 		{
 			Call: chainkit.Call{Name: "UTXOs of the P-Chain", Path: network + "utxos.listByAddresses", List: "utxos", Request: map[string]any{"blockchainId": "p-chain", "addresses": a, "includeSpent": true}},
 			id:   "utxoId", count: 41, pages: 5,
@@ -142,6 +143,7 @@ func TestOfficialClient(t *testing.T) {
 				c.requireResult(t, r)
 			}
 			made.Require(t, "Primary network")
+			made.Require(t, "Network metrics")
 		})
 	}
 	t.Run("errors", func(t *testing.T) { testClientErrors(t, client) })
@@ -205,7 +207,7 @@ func (c *call) requireResult(t *testing.T, r chainkit.Result) {
 			continue
 		}
 		for _, item := range page[c.List].([]any) {
-			id := item.(map[string]any)[c.id].(string)
+			id := fmt.Sprint(item.(map[string]any)[c.id])
 			require.False(t, seen[id], "%s: %s is there twice", c.Name, id)
 			seen[id] = true
 		}

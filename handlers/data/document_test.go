@@ -32,4 +32,5 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"getLastActivityTimestampByAddressesV2": base + "/blockchains/p-chain/lastActivityTimestampByAddresses?addresses=" + text(alice),
 		"listL1Validators":                      base + "/l1Validators",
 	})
+	conform.Parameters(t, fuji(t, newFake()), "Network metrics", map[string]string{"getNetworkMetrics": "/v2/networks/fuji/metrics/validatorCount?"})
 }

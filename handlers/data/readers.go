@@ -64,6 +64,7 @@ type Registry interface {
 	Blockchains(ctx context.Context, ascending bool, limit int, after *registry.Place) ([]*registry.Blockchain, *registry.Place, error)
 	Validations(ctx context.Context, q registry.Query) (*registry.Page, error)
 	L1Validators(ctx context.Context, q registry.L1Query) (*registry.L1Page, error)
+	Days(ctx context.Context, q registry.DaysQuery) (days []registry.Day, more bool, err error)
 }
 
 var _ Registry = (*registry.Index)(nil)

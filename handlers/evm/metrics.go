@@ -90,7 +90,7 @@ func (a *API) metricOperations() []operation.Operation {
 			{Name: "timeInterval", OneOf: []string{"hour", "day", "week", "month"}, Default: "day", Description: "Metrics that begin with `cumulative`, `avg` or `max`, and `feesPaid`, have only days."},
 			query.PageToken, query.PageSize(2160, 100),
 		},
-		Returns: "A page of points.", Schema: "ChainMetrics",
+		Returns: "A page of points.", Schema: "MetricPoints",
 		Handle: a.serve(a.getMetric),
 	}, {
 		ID: "getRollingWindowMetrics", Path: "/v2/chains/{chainId}/rollingWindowMetrics/{metric}", Tag: "Chain metrics",

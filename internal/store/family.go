@@ -257,6 +257,9 @@ var (
 	// FamilyValidatorActivity holds what blocks changed about validators: p goes on with a part of the height, k is the
 	// height. With a validation's ID in p it holds L1Validator.Ends from that height on.
 	FamilyValidatorActivity = twins(99, "vdr_activity")
+	// FamilyStakeDay counts validators and their weight by day: p goes on with a subnet or with all, k is the day's first
+	// second.
+	FamilyStakeDay = twins(86, "stake_day")
 )
 
 // familyNames is written by the declarations above and read-only from then on.

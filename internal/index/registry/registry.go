@@ -23,13 +23,13 @@ import (
 // Name is the name of the projection in cursors.
 const Name = "registry"
 
-// Form returns the format of the rows. Version 2 added the activity of validators.
+// Form returns the format of the rows. Version 2 added the activity of validators, version 3 the stake by day.
 func Form() index.Form {
 	return index.Form{
-		Name: Name, Version: 2, Cursor: index.CursorOf(Name),
+		Name: Name, Version: 3, Cursor: index.CursorOf(Name),
 		Families: []store.Family{
 			store.FamilyRegistryState, store.FamilyBlockchain, store.FamilyRegistered, store.FamilyValidator,
-			store.FamilyL1Validator, store.FamilyL1ValidatorList, store.FamilyValidatorActivity,
+			store.FamilyL1Validator, store.FamilyL1ValidatorList, store.FamilyValidatorActivity, store.FamilyStakeDay,
 		},
 	}
 }
@@ -44,6 +44,7 @@ type Projection struct {
 	state *pchain.State // nil before the first block
 	validations
 	l1s
+	stakes
 }
 
 var _ index.Projection[*pchain.Block] = (*Projection)(nil)
@@ -141,6 +142,7 @@ func (b *application) created(id, subnetID ids.ID, number uint32) {
 
 // write writes the rows that changed.
 func (b *application) write() {
+	b.writeDays()
 	b.writeValidations()
 	b.writeL1s()
 	for _, one := range b.state.TakeChanges() {
@@ -205,9 +207,14 @@ func (t *Projection) load(ctx context.Context, r store.Reader) error {
 	if err == nil {
 		err = t.l1s.load(ctx, r, t.networkID)
 	}
+	var head Head
+	if err == nil {
+		head, err = readHead(ctx, r, t.networkID)
+	}
 	if err != nil {
 		return fmt.Errorf("reading the state of the registry: %w", err)
 	}
+	t.count(head)
 	t.state = state
 	return nil
 }
