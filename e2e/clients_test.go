@@ -64,6 +64,7 @@ var clientMethods = map[string]clientMethod{
 	"listPendingPrimaryNetworkRewards":      {"data.primaryNetwork.rewards.listPendingRewards", "pendingRewards"},
 	"getRollingWindowMetrics":               {"metrics.chains.getRollingWindowMetrics", ""},
 	"getChainMetrics":                       {"metrics.chains.getMetrics", "results"},
+	"getNetworkDetails":                     {"data.primaryNetwork.getNetworkDetails", ""},
 	"getNetworkMetrics":                     {"metrics.networks.getStakingMetrics", "results"},
 	"listMetricChains":                      {"metrics.chains.list", "chains"},
 	"getMetricChain":                        {"metrics.chains.get", ""},

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -195,6 +196,7 @@ func TestRegistry(t *testing.T) {
 		{"getValidator", map[string]any{"nodeId": nodeID.String()}},
 		{"listL1Validators", map[string]any{}},
 		{"listL1Validators", map[string]any{"subnetId": subnetID.String(), "includeInactiveL1Validators": true}},
+		{"getNetworkDetails", map[string]any{}},
 		{"getNetworkMetrics", map[string]any{"metric": "validatorCount", "subnetId": subnetID.String()}},
 		{"getNetworkMetrics", map[string]any{"metric": "delegatorWeight", "subnetId": ids.Empty.String()}},
 	})
@@ -256,11 +258,82 @@ func (s *service) compareValidators(ctx context.Context) {
 		require.Equal(s.t, want, got[want.TxID])
 		sums.weight, sums.delegators, sums.delegated = sums.weight+want.Weight, sums.delegators+want.DelegatorCount, sums.delegated+want.DelegatorWeight
 	}
+	s.compareDetails(ctx, sums.delegators, sums.delegated)
 	for metric, want := range map[string]uint64{
 		"validatorCount": uint64(len(current.Validators)), "validatorWeight": sums.weight, "delegatorCount": sums.delegators, "delegatorWeight": sums.delegated,
 	} {
 		require.Equal(s.t, want, s.stakeOfToday(ctx, metric, ids.Empty), metric)
 	}
+}
+
+// compareDetails compares the sums over the primary network with the node's validators, peers and supply.
+func (s *service) compareDetails(ctx context.Context, delegators, delegated uint64) {
+	s.t.Helper()
+	type rewarded struct {
+		PotentialReward uint64 `json:",string"`
+	}
+	type staker struct {
+		rewarded
+		NodeID     ids.NodeID
+		Weight     uint64 `json:",string"`
+		Delegators []rewarded
+	}
+	var all struct{ Validators []staker }
+	require.NoError(s.t, localnet.Call(ctx, s.node, "/ext/bc/P", "platform.getCurrentValidators", map[string]any{}, &all))
+	var supply struct {
+		Supply uint64 `json:",string"`
+	}
+	require.NoError(s.t, localnet.Call(ctx, s.node, "/ext/bc/P", "platform.getCurrentSupply", map[string]any{}, &supply))
+	peers, err := info.NewClient(s.node).Peers(ctx, nil)
+	require.NoError(s.t, err)
+	versions := make(map[ids.NodeID]string)
+	for _, peer := range peers {
+		if slices.ContainsFunc(all.Validators, func(v staker) bool { return v.NodeID == peer.ID }) { // the service is a peer too
+			versions[peer.ID] = peer.Version
+		}
+	}
+	var got struct {
+		ValidatorDetails struct {
+			ValidatorCount               int
+			TotalAmountStaked            uint64 `json:",string"`
+			EstimatedAnnualStakingReward uint64 `json:",string"`
+			StakingDistributionByVersion []struct {
+				Version        string
+				ValidatorCount int
+			}
+			StakingRatio float64 `json:",string"`
+		}
+		DelegatorDetails struct {
+			DelegatorCount    uint64
+			TotalAmountStaked uint64 `json:",string"`
+		}
+	}
+	s.answer(ctx, "/v1/networks/local", nil, &got)
+	var weight, rewards uint64
+	for _, v := range all.Validators {
+		var one struct{ Validators []staker } // a node lists the delegations of a validator that it is asked for
+		require.NoError(s.t, localnet.Call(ctx, s.node, "/ext/bc/P", "platform.getCurrentValidators", map[string]any{"nodeIDs": []ids.NodeID{v.NodeID}}, &one))
+		weight, rewards = weight+v.Weight, rewards+v.PotentialReward
+		for _, d := range one.Validators[0].Delegators {
+			rewards += d.PotentialReward
+		}
+	}
+	require.Equal(s.t, []any{len(all.Validators), weight, rewards, delegators, delegated}, []any{
+		got.ValidatorDetails.ValidatorCount, got.ValidatorDetails.TotalAmountStaked, got.ValidatorDetails.EstimatedAnnualStakingReward,
+		got.DelegatorDetails.DelegatorCount, got.DelegatorDetails.TotalAmountStaked,
+	})
+	require.InDelta(s.t, float64(weight+delegated)/float64(supply.Supply), got.ValidatorDetails.StakingRatio, 1e-9)
+	connected := 0
+	for _, one := range got.ValidatorDetails.StakingDistributionByVersion {
+		if one.Version == "not connected" { // a validator that no node runs
+			continue
+		}
+		connected += one.ValidatorCount
+		for _, v := range versions {
+			require.Equal(s.t, v, one.Version)
+		}
+	}
+	require.Equal(s.t, len(versions)+1, connected, "the node and the validators among its peers")
 }
 
 // stakeOfToday returns the newest point of a metric of a subnet.

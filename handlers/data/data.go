@@ -51,6 +51,8 @@ type Network struct {
 	RegistryProgress func() Progress
 	// Uptimes may be nil; then answers omit the uptimes of validators.
 	Uptimes Uptimes
+	// Versions returns the versions of the nodes that the service is connected to, such as v1.14.2; it may be nil.
+	Versions func() map[ids.NodeID]string
 	// Rewards may be nil; then answers omit the expected rewards of current stakes that are not indexed.
 	Rewards Rewards
 

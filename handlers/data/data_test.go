@@ -285,7 +285,7 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 	requireError(t, apitest.Get(surface(t, nil, compat.Auto), utxosPath), 404, "network: ", "serves none")
-	for _, path := range []string{"/v1/networks/fuji", "/v1/networks/fuji/", "/v1/networks/fuji/blockchain", "/v1/networks/fuji/blockchains/p-chain/transactions:listStakingX"} {
+	for _, path := range []string{"/v1/networks", "/v1/networks/fuji/", "/v1/networks/fuji/blockchain", "/v1/networks/fuji/blockchains/p-chain/transactions:listStakingX"} {
 		requireError(t, apitest.Get(h, path), 404, "there is no GET")
 	}
 	for _, op := range operations {

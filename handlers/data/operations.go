@@ -40,7 +40,7 @@ var (
 
 // Operations returns the operations on the primary network.
 func (a *API) Operations() []operation.Operation {
-	return slices.Concat(a.networkOperations(), a.registryOperations(), a.addressOperations(), a.blockOperations(), a.transactionOperations(), a.assetOperations(), a.presenceOperations(), a.activityOperations(), a.rewardOperations(), a.stakeOperations())
+	return slices.Concat(a.networkOperations(), a.registryOperations(), a.addressOperations(), a.blockOperations(), a.transactionOperations(), a.assetOperations(), a.presenceOperations(), a.activityOperations(), a.rewardOperations(), a.stakeOperations(), a.detailOperations())
 }
 
 func (a *API) networkOperations() []operation.Operation {

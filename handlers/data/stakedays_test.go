@@ -13,6 +13,8 @@ import (
 
 	"quorate/handlers/apitest"
 	"quorate/handlers/chainkit"
+	"quorate/handlers/compat"
+	"quorate/handlers/data"
 	"quorate/internal/index/registry"
 )
 
@@ -34,7 +36,7 @@ func stakeCalls() (calls []call) {
 			id:   "timestamp", count: days, pages: pages(days, size),
 		})
 	}
-	return calls
+	return append(calls, call{Call: chainkit.Call{Name: "the network", Path: "data.primaryNetwork.getNetworkDetails", Request: map[string]any{}}, pages: 1, field: "validatorDetails"})
 }
 
 // TestStakeOfToday compares the newest point of each metric with the validators that the registry lists.
@@ -94,4 +96,67 @@ func TestStakeOfToday(t *testing.T) {
 	}
 	w := apitest.Get(h, "/v2/networks/fuji/metrics/validatorCount?subnetId="+ids.ID{77}.String())
 	require.JSONEq(t, `{"results": []}`, w.Body.String(), "a subnet without validators")
+}
+
+// TestNetworkDetails compares the sums with the validators that the registry lists, for versions of some of them.
+func TestNetworkDetails(t *testing.T) {
+	r := simulated()
+	type ofVersion struct {
+		Version        string
+		AmountStaked   uint64 `json:",string"`
+		ValidatorCount int
+	}
+	type details struct {
+		ValidatorDetails struct {
+			ValidatorCount               int
+			TotalAmountStaked            uint64 `json:",string"`
+			EstimatedAnnualStakingReward uint64 `json:",string"`
+			StakingDistributionByVersion []ofVersion
+			StakingRatio                 float64 `json:",string"`
+		}
+		DelegatorDetails struct {
+			DelegatorCount    uint64
+			TotalAmountStaked uint64 `json:",string"`
+		}
+	}
+	known := make(map[ids.NodeID]string)
+	var want details
+	sums := map[string]*ofVersion{}
+	for _, v := range r.validations {
+		if v.SubnetID != ids.Empty || v.StatusAt(r.head.Time) != registry.Active {
+			continue
+		}
+		w := &want.ValidatorDetails
+		name := "not connected"
+		if w.ValidatorCount%3 > 0 {
+			known[v.NodeID] = fmt.Sprintf("v1.14.%d", w.ValidatorCount%3)
+			name = fmt.Sprintf("avalanchego/1.14.%d", w.ValidatorCount%3)
+		}
+		if sums[name] == nil {
+			sums[name] = &ofVersion{Version: name}
+		}
+		sums[name].AmountStaked += v.Weight
+		sums[name].ValidatorCount++
+		w.ValidatorCount++
+		w.TotalAmountStaked += v.Weight
+		w.EstimatedAnnualStakingReward += v.PotentialReward + v.DelegationRewards
+		want.DelegatorDetails.DelegatorCount += v.Delegators
+		want.DelegatorDetails.TotalAmountStaked += v.Delegated
+	}
+	require.Positive(t, want.DelegatorDetails.DelegatorCount)
+	require.Len(t, sums, 3)
+	n := newFake().network()
+	n.Versions = func() map[ids.NodeID]string { return known }
+	w := apitest.Get(surface(t, map[string]data.Network{"fuji": n}, compat.Auto), "/v1/networks/fuji")
+	require.Equal(t, http.StatusOK, w.Code, "%s", w.Body)
+	var got details
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+	for _, one := range got.ValidatorDetails.StakingDistributionByVersion {
+		require.Equal(t, *sums[one.Version], one)
+		delete(sums, one.Version)
+	}
+	require.Empty(t, sums)
+	require.InDelta(t, float64(want.ValidatorDetails.TotalAmountStaked+want.DelegatorDetails.TotalAmountStaked)/float64(r.head.Supply), got.ValidatorDetails.StakingRatio, 1e-12)
+	got.ValidatorDetails.StakingDistributionByVersion, got.ValidatorDetails.StakingRatio = nil, 0
+	require.Equal(t, want, got)
 }

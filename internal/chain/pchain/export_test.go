@@ -24,9 +24,6 @@ func (s *State) OpenL1(id ids.ID, balance uint64, owner message.PChainOwner) err
 // Renew adds an auto-renewed validator.
 func (s *State) Renew(id ids.ID) { s.stakers.put(&staker{txID: id, renewal: new(renewal)}) }
 
-// Supply returns the current supply of a subnet's asset.
-func (s *State) Supply(subnetID ids.ID) uint64 { return s.stakers.supplies[subnetID].current }
-
 // L1Fees is the fee state of L1 validators.
 type L1Fees struct{ *l1Fees }
 

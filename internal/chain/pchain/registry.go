@@ -93,5 +93,13 @@ func (s *State) AccruedFees() AccruedFees {
 	return AccruedFees{Accrued: s.fees.accrued, State: s.fees.state()}
 }
 
+// Supply returns the current supply of a subnet's staking token; 0 if the subnet has none or it is unknown.
+func (s *State) Supply(subnetID ids.ID) uint64 {
+	if of := s.stakers.supplies[subnetID]; of != nil {
+		return of.current
+	}
+	return 0
+}
+
 // Time returns the chain's time after the last block.
 func (s *State) Time() time.Time { return s.time }

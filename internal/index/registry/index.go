@@ -45,8 +45,10 @@ type Head struct {
 	Time   time.Time
 	// Accrued is the sum of the fees that one validator would have paid since the first block, in nAVAX.
 	Accrued uint64
-	state   fee.State
-	config  fee.Config
+	// Supply is the current supply in nAVAX, with the rewards that current stakes may earn; 0 if it is unknown.
+	Supply uint64
+	state  fee.State
+	config fee.Config
 }
 
 func readHead(ctx context.Context, r store.Reader, networkID uint32) (Head, error) {
@@ -60,6 +62,7 @@ func readHead(ctx context.Context, r store.Reader, networkID uint32) (Head, erro
 	read := row.Read(values[0])
 	h := Head{Height: read.Number(), Time: read.Time(), Accrued: read.Number()}
 	h.state = fee.State{Current: gas.Gas(read.Number()), Excess: gas.Gas(read.Number())}
+	h.Supply = read.Number()
 	return h, read.End()
 }
 

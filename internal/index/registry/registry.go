@@ -23,7 +23,8 @@ import (
 // Name is the name of the projection in cursors.
 const Name = "registry"
 
-// Form returns the format of the rows. Version 2 added the activity of validators, version 3 the stake by day.
+// Form returns the format of the rows. Version 2 added the activity of validators, version 3 the stake by day, rewards of
+// delegations, and the supply.
 func Form() index.Form {
 	return index.Form{
 		Name: Name, Version: 3, Cursor: index.CursorOf(Name),
@@ -160,6 +161,7 @@ func (b *application) write() {
 	w.Number(fees.Accrued)
 	w.Number(uint64(fees.State.Current))
 	w.Number(uint64(fees.State.Excess))
+	w.Number(b.state.Supply(constants.PrimaryNetworkID))
 	b.batch.Put(store.FamilyRegistryState, store.PK{P: headPartition(b.networkID)}, w.B)
 }
 

@@ -50,9 +50,9 @@ type Validation struct {
 	PotentialReward, Commission uint64
 	// Reward and CommissionPaid were paid to the owners.
 	Reward, CommissionPaid uint64
-	// Delegators and Delegated are the number of current delegations and the sum of their weights. AllDelegators and
-	// AllDelegated include those that have ended.
-	Delegators, Delegated, AllDelegators, AllDelegated uint64
+	// Delegators and Delegated are the number of current delegations and the sum of their weights, and DelegationRewards
+	// that of their rewards before commission. AllDelegators and AllDelegated include those that have ended.
+	Delegators, Delegated, DelegationRewards, AllDelegators, AllDelegated uint64
 	// Ended is zero until a block ends the validation.
 	Ended Ending
 }
@@ -130,7 +130,7 @@ func (v *Validation) bytes() []byte {
 	w.Bytes(v.PublicKey)
 	w.Bytes(v.ProofOfPossession)
 	for _, n := range []uint64{
-		v.PotentialReward, v.Commission, v.Reward, v.CommissionPaid, v.Delegators, v.Delegated, v.AllDelegators, v.AllDelegated,
+		v.PotentialReward, v.Commission, v.Reward, v.CommissionPaid, v.Delegators, v.Delegated, v.DelegationRewards, v.AllDelegators, v.AllDelegated,
 	} {
 		w.Number(n)
 	}
@@ -153,7 +153,7 @@ func parseValidation(one store.Row) (*Validation, error) {
 	v.Permissioned, v.Weight, v.MaxWeight, v.Start, v.End, v.Shares = r.Bool(), r.Number(), r.Number(), r.Time(), r.Time(), r.Uint32()
 	v.RewardAddresses, v.PublicKey, v.ProofOfPossession = r.Addresses(), r.Bytes(), r.Bytes()
 	for _, n := range []*uint64{
-		&v.PotentialReward, &v.Commission, &v.Reward, &v.CommissionPaid, &v.Delegators, &v.Delegated, &v.AllDelegators, &v.AllDelegated,
+		&v.PotentialReward, &v.Commission, &v.Reward, &v.CommissionPaid, &v.Delegators, &v.Delegated, &v.DelegationRewards, &v.AllDelegators, &v.AllDelegated,
 	} {
 		*n = r.Number()
 	}
@@ -221,7 +221,7 @@ func (s *validations) add(v *Validation, pending bool) {
 // end ends a validation.
 func (s *validations) end(v *Validation, how Ending) {
 	v.Ended = how
-	v.Delegators, v.Delegated, v.PotentialReward, v.Commission = 0, 0, 0, 0
+	v.Delegators, v.Delegated, v.DelegationRewards, v.PotentialReward, v.Commission = 0, 0, 0, 0, 0
 	s.changed[v.TxID] = v
 	delete(s.open, v.TxID)
 	at := seat{v.SubnetID, v.NodeID}
@@ -342,11 +342,11 @@ func (b *application) delegator(c *pchain.StakerChange) error {
 	}
 	b.changed[v.TxID] = v
 	if !c.Left {
-		v.Delegators, v.Delegated = v.Delegators+1, v.Delegated+c.Weight
+		v.Delegators, v.Delegated, v.DelegationRewards = v.Delegators+1, v.Delegated+c.Weight, v.DelegationRewards+c.PotentialReward
 		v.AllDelegators, v.AllDelegated = v.AllDelegators+1, v.AllDelegated+c.Weight
 		return nil
 	}
-	v.Delegators, v.Delegated = v.Delegators-1, v.Delegated-c.Weight
+	v.Delegators, v.Delegated, v.DelegationRewards = v.Delegators-1, v.Delegated-c.Weight, v.DelegationRewards-c.PotentialReward
 	for i := range b.block.Txs {
 		tx := &b.block.Txs[i]
 		if tx.Settled == nil || tx.Settled.StakingTxID != c.TxID {

@@ -42,6 +42,7 @@ func (n *Network) Data() (data.Network, bool) {
 	}
 	d.Registry, d.RegistryProgress = n.registry(chains)
 	d.Uptimes = n.uptimes
+	d.Versions = n.versions
 	d.Ledger = record
 	n.addArchives(&d, chains, g)
 	d.Cortina = func(ctx context.Context) (time.Time, error) {
@@ -94,6 +95,16 @@ func (n *Network) registry(chains *primary.Network) (*registry.Index, func() dat
 		p.Height, p.Time = head.Height, head.Time
 		return p
 	}
+}
+
+// versions returns the versions of the connected nodes.
+func (n *Network) versions() map[ids.NodeID]string {
+	peers := n.Peers.Peers()
+	all := make(map[ids.NodeID]string, len(peers))
+	for i := range peers {
+		all[peers[i].NodeID] = peers[i].Version
+	}
+	return all
 }
 
 // vertexReader adapts the index of vertices to the Data API.
