@@ -197,6 +197,34 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// TestArchitectureExists checks that the folders and files that docs/architecture.md names exist, and that its table has
+// each folder of the top level and of internal that is a subject of its own.
+func TestArchitectureExists(t *testing.T) {
+	page, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:aggregator|bench|bls|cmd|e2e|handlers|internal|p2p|validators|house_test)[\\w/.]*)`").FindAllStringSubmatch(string(page), -1)
+	if len(named) < 30 {
+		t.Fatalf("got %d folders and files", len(named))
+	}
+	symbol := regexp.MustCompile(`^(\w+)\.([A-Z][\w.]*)$`)
+	for _, one := range named {
+		if s := symbol.FindStringSubmatch(one[1]); s != nil {
+			if out, err := exec.Command("go", "doc", "./"+s[1], s[2]).CombinedOutput(); err != nil {
+				t.Errorf("docs/architecture.md: %s: %s", one[1], out)
+			}
+		} else if _, err := os.Stat(one[1]); err != nil {
+			t.Errorf("docs/architecture.md: %v", err)
+		}
+	}
+	for folder, floor := range floors {
+		if floor >= 0 && !bytes.Contains(page, []byte(folder)) {
+			t.Errorf("docs/architecture.md lacks %s", folder)
+		}
+	}
+}
+
 // TestAttacksAreTested holds the table of attacks to tests that there are, down to the
 // rows of their tables.
 func TestAttacksAreTested(t *testing.T) {
