@@ -1,10 +1,12 @@
 package network
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/internal/node"
 	"quorate/internal/peernode/judge"
 )
 
@@ -40,4 +42,14 @@ func (n *Network) Verdicts() []judge.Verdict {
 		return nil
 	}
 	return n.judge.Verdicts()
+}
+
+// Outvoted returns an error that names the first node that is not asked because it lies; nil if there is none.
+func (n *Network) Outvoted() error {
+	for _, v := range n.Verdicts() {
+		if v.Standing == node.Lies {
+			return fmt.Errorf("upstream node %s contradicts the P-Chain that the validators have accepted and is not asked: %s", v.Node, v.Text)
+		}
+	}
+	return nil
 }
