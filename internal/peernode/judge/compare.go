@@ -151,7 +151,7 @@ func difference(said, right node.ValidatorSet) string {
 	for _, key := range sortedKeys(a, b) {
 		switch one, other := a[key], b[key]; {
 		case other == nil:
-			return fmt.Sprintf("the key %s is not among them", shown(key))
+			return fmt.Sprintf("the key %s is no validator's", shown(key))
 		case one == nil:
 			return fmt.Sprintf("the key %s is missing", shown(key))
 		case one.Weight != other.Weight:

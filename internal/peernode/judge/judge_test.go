@@ -308,7 +308,7 @@ func TestLiesAreFound(t *testing.T) {
 				}
 				return s
 			}
-		}, ids.ID{8}.String() + " at height 100 are not the accepted ones: the key 0x0202020202020202… is not among them"},
+		}, ids.ID{8}.String() + " at height 100 are not the accepted ones: the key 0x0202020202020202… is no validator's"},
 		"validator without a key": {func(c *chain) {
 			c.set = func(subnetID ids.ID, height uint64) node.ValidatorSet {
 				s := setOf(subnetID, height)

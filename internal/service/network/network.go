@@ -286,7 +286,7 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded 
 func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
 	return primary.New(primary.Options{
 		NetworkID:     n.ID,
-		Node:          n.Node,
+		Node:          n.indexNode(),
 		Peers:         n.Peers,
 		Store:         o.Store,
 		Genesis:       from.genesis,
