@@ -87,6 +87,33 @@ func forgeBlocks(t *testing.T) proxy.Rule {
 	}}
 }
 
+// forgeContainers changes a byte of each container of the index API.
+func forgeContainers(t *testing.T) proxy.Rule {
+	return proxy.Rule{Method: "index.getContainerRange", Change: func(_ proxy.Call, result json.RawMessage) json.RawMessage {
+		var reply struct {
+			Containers []map[string]any `json:"containers"`
+		}
+		if json.Unmarshal(result, &reply) != nil {
+			return result
+		}
+		for _, c := range reply.Containers {
+			container, err := formatting.Decode(formatting.Hex, c["bytes"].(string))
+			if err == nil {
+				container[len(container)-1] ^= 1
+				c["bytes"], err = formatting.Encode(formatting.Hex, container)
+			}
+			if err != nil {
+				t.Errorf("the node's container cannot be forged: %v", err)
+			}
+		}
+		forged, err := json.Marshal(reply)
+		if err != nil {
+			return result
+		}
+		return forged
+	}}
+}
+
 // forgingNodes starts a service whose nodes forge a weight, a key and blocks, or name an old tip, besides p2p. What it
 // signs and serves is right, and each node is reported.
 func forgingNodes(t *testing.T, ctx context.Context, program string, network *localnet.Network, order func(...string) []string, chains ...*cChain) {
@@ -94,10 +121,11 @@ func forgingNodes(t *testing.T, ctx context.Context, program string, network *lo
 	secret, err := localsigner.New()
 	require.NoError(t, err)
 	key := "0x" + hex.EncodeToString(bls.PublicKeyToCompressedBytes(secret.PublicKey()))
-	weight := proxy.Start(t, node, forgeSets(func(m member) { m["weight"] = strconv.FormatUint(20*weightOf(m), 10) })...)
-	keyed := proxy.Start(t, node, forgeSets(func(m member) { m["publicKey"] = key })...)
-	blocks := proxy.Start(t, node, forgeBlocks(t))
-	old := proxy.Start(t, node, proxy.Height("platform.getHeight", 1), proxy.Height("platform.getProposedHeight", 1))
+	containers := forgeContainers(t)
+	weight := proxy.Start(t, node, append(forgeSets(func(m member) { m["weight"] = strconv.FormatUint(20*weightOf(m), 10) }), containers)...)
+	keyed := proxy.Start(t, node, append(forgeSets(func(m member) { m["publicKey"] = key }), containers)...)
+	blocks := proxy.Start(t, node, forgeBlocks(t), containers)
+	old := proxy.Start(t, node, proxy.Height("platform.getHeight", 1), proxy.Height("platform.getProposedHeight", 1), containers)
 	s := startWithPeers(t, ctx, program, network, strings.Join(order(weight.URL, keyed.URL, blocks.URL, old.URL), ","), network.StakingAddress)
 	require.Eventually(t, func() bool { return s.metric("quorate_peernode_confirmed_timestamp_seconds") > 0 }, time.Minute, 50*time.Millisecond)
 
@@ -131,6 +159,10 @@ func forgingNodes(t *testing.T, ctx context.Context, program string, network *lo
 	require.NoError(t, localnet.Call(ctx, s.url+"/local", "/ext/bc/C/rpc", "eth_blockNumber", []any{}, &height))
 	require.Equal(t, before, weight.Calls("eth_blockNumber"))
 	require.Positive(t, old.Calls("eth_blockNumber"), "a node that lags is asked if there is no other")
+	heights := float64(s.compareSets(ctx, network.Node(0).URL))
+	require.Eventually(t, func() bool { return s.metric("quorate_index_next_height", `chain="P"`) == heights }, time.Minute, 100*time.Millisecond, "the P-Chain is not indexed to its tip")
+	require.Zero(t, s.metric("quorate_index_state", `state="stopped"`))
+	require.Positive(t, weight.Calls("index.getContainerRange")+keyed.Calls("index.getContainerRange")+blocks.Calls("index.getContainerRange")+old.Calls("index.getContainerRange"), "no forged container was reported")
 	s.signEpochs(ctx, "they are known: "+t.Name(), chains...)
 	s.compareSets(ctx, network.Node(0).URL)
 }

@@ -154,6 +154,10 @@ func TestWithoutNodes(t *testing.T) {
 	s.compareSets(ctx, node)
 
 	t.Run("nodes that lie", func(t *testing.T) {
+		t.Run("two of five validators", func(t *testing.T) {
+			t.Parallel()
+			lyingValidators(t, ctx, program, network, c, l1)
+		})
 		t.Run("before p2p", func(t *testing.T) {
 			t.Parallel()
 			forgingNodes(t, ctx, program, network, func(urls ...string) []string { return append(urls, "p2p") }, c, l1)
