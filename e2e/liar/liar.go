@@ -227,9 +227,12 @@ func (l *Liar) sign(conn net.Conn, m *p2ppb.AppRequest) error {
 		return err
 	}
 	handler, n := binary.Uvarint(m.AppBytes)
-	var request sdk.SignatureRequest
-	if n <= 0 || handler != acp118.HandlerID || proto.Unmarshal(m.AppBytes[n:], &request) != nil {
+	if n <= 0 || handler != acp118.HandlerID {
 		return nil
+	}
+	var request sdk.SignatureRequest
+	if err := proto.Unmarshal(m.AppBytes[n:], &request); err != nil {
+		return err
 	}
 	signature, err := l.signer.Sign(request.Message)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func TestOnlyExecutedBlocksAreIndexed(t *testing.T) {
 	found, err = ask(0)
 	require.NoError(t, err)
 	require.Len(t, found, 2, "a container with a forged ID was taken")
-	said = append(containers, fmt.Append(nil, "block 6"))
+	said = slices.Concat(containers, [][]byte{fmt.Append(nil, "block 6")})
 	_, err = ask(5)
 	require.ErrorIs(t, err, node.ErrBeyondTip)
 
