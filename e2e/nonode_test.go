@@ -57,12 +57,18 @@ func genesisFile(t testing.TB, ctx context.Context, network *localnet.Network) s
 // startWithoutNodes starts a service that gets the addresses of peers and no API of any node.
 func startWithoutNodes(t testing.TB, ctx context.Context, program string, network *localnet.Network, flags ...string) *service {
 	t.Helper()
+	return startWithPeers(t, ctx, program, network, "p2p", network.StakingAddress, flags...)
+}
+
+// startWithPeers starts a service with nodes, p2p among them. address returns where validators are said to be.
+func startWithPeers(t testing.TB, ctx context.Context, program string, network *localnet.Network, nodes string, address func(i int) string, flags ...string) *service {
+	t.Helper()
 	var text strings.Builder
 	fmt.Fprintf(&text, "networks:\n  local:\n    genesis_file: %s\n    manual_peers:\n", genesisFile(t, ctx, network))
 	for i := range network.Stakers() {
 		nodeID, _, err := info.NewClient(network.Node(i).URL).GetNodeID(ctx)
 		require.NoError(t, err)
-		fmt.Fprintf(&text, "      - {node_id: %s, address: %q}\n", nodeID, network.StakingAddress(i))
+		fmt.Fprintf(&text, "      - {node_id: %s, address: %q}\n", nodeID, address(i))
 	}
 	dir := t.TempDir()
 	if upgrades := network.Upgrades(); upgrades != nil {
@@ -74,9 +80,9 @@ func startWithoutNodes(t testing.TB, ctx context.Context, program string, networ
 	file := filepath.Join(dir, "quorate.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
 	began := time.Now()
-	s := startService(t, program, "p2p", append([]string{"--record", "l1", "--config", file}, flags...)...)
+	s := startService(t, program, nodes, append([]string{"--record", "l1", "--config", file}, flags...)...)
 	s.networkID = network.ID
-	t.Logf("a service without nodes is ready after %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("a service with the nodes %s is ready after %s", nodes, time.Since(began).Round(time.Millisecond))
 	return s
 }
 
@@ -144,13 +150,34 @@ func TestWithoutNodes(t *testing.T) {
 	s := startWithoutNodes(t, ctx, program, network)
 	awaitEpochOf(t, ctx, l1, node, l1ID.String(), height)
 	awaitEpochOf(t, ctx, c, node, "C", height)
-	for name, from := range map[string]*cChain{"C-Chain": c, "L1": l1} {
-		m, _ := from.message(ctx, from.sendByContract(ctx, []byte("nobody has an API")))
-		status, r := s.post(ctx, signPath, map[string]any{"message": hex.EncodeToString(m.Bytes()), "verifyingBlockchainId": m.SourceChainID})
-		require.Equal(t, http.StatusOK, status, "%s: %s", name, r.Message)
-		valid, content := from.read(ctx, parseSigned(t, r.SignedMessage))
-		require.True(t, valid, "%s does not accept the message", name)
-		require.Equal(t, "nobody has an API", string(content))
-	}
+	s.signEpochs(ctx, "nobody has an API", c, l1)
 	s.compareSets(ctx, node)
+
+	t.Run("nodes that lie", func(t *testing.T) {
+		t.Run("two of five validators", func(t *testing.T) {
+			t.Parallel()
+			lyingValidators(t, ctx, program, network, c, l1)
+		})
+		t.Run("before p2p", func(t *testing.T) {
+			t.Parallel()
+			forgingNodes(t, ctx, program, network, func(urls ...string) []string { return append(urls, "p2p") }, c, l1)
+		})
+		t.Run("after p2p", func(t *testing.T) {
+			t.Parallel()
+			forgingNodes(t, ctx, program, network, func(urls ...string) []string { return append([]string{"p2p"}, urls...) }, c, l1)
+		})
+	})
+}
+
+// signEpochs signs a message of each chain for its epoch, and requires that the chain accepts it.
+func (s *service) signEpochs(ctx context.Context, text string, chains ...*cChain) {
+	s.t.Helper()
+	for _, from := range chains {
+		m, _ := from.message(ctx, from.sendByContract(ctx, []byte(text)))
+		status, r := s.post(ctx, signPath, map[string]any{"message": hex.EncodeToString(m.Bytes()), "verifyingBlockchainId": m.SourceChainID})
+		require.Equal(s.t, http.StatusOK, status, "%s: %s", m.SourceChainID, r.Message)
+		valid, content := from.read(ctx, parseSigned(s.t, r.SignedMessage))
+		require.True(s.t, valid, "%s does not accept the message", m.SourceChainID)
+		require.Equal(s.t, text, string(content))
+	}
 }

@@ -44,7 +44,8 @@ type query[V any] struct {
 	done    chan struct{}
 	answer  cachedAnswer[V] // set before done is closed
 	stop    context.CancelFunc
-	waiters int // guarded by cache.mu
+	waiters int  // guarded by cache.mu
+	stale   bool // guarded by cache.mu; whether it was forgotten
 }
 
 func newCache[K comparable, V any](timeout time.Duration, keep func(V, error) time.Duration, ask func(context.Context, K) (V, error)) *cache[K, V] {
@@ -121,6 +122,12 @@ func (m *cache[K, V]) start(ctx context.Context, key K, leave func()) *query[V] 
 func (m *cache[K, V]) await(ctx context.Context, key K, q *query[V]) (V, error) {
 	select {
 	case <-q.done:
+		m.mu.Lock()
+		stale := q.stale
+		m.mu.Unlock()
+		if stale {
+			return m.get(ctx, key)
+		}
 		return q.answer.value, q.answer.err
 	case <-ctx.Done():
 		m.leave(key, q)
@@ -176,3 +183,15 @@ func (m *cache[K, V]) store(key K, a cachedAnswer[V], keep time.Duration) {
 
 // forgetRefusals drops all cached errors.
 func (m *cache[K, V]) forgetRefusals() { m.refusals.InvalidateAll() }
+
+// forget drops everything that is cached. Who waits for an answer gets one to a later query.
+func (m *cache[K, V]) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, q := range m.asking {
+		q.stale = true
+	}
+	clear(m.asking)
+	m.answers.InvalidateAll()
+	m.refusals.InvalidateAll()
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -48,6 +49,7 @@ type Changes struct {
 	resolver *Resolver
 	touched  Touched // may be nil
 	diffs    *cache[setID, *Change]
+	source   atomic.Uint64 // Options.Source of diffs
 }
 
 // longChange is the number of changed validators from which on a change is cached only briefly.
@@ -92,6 +94,9 @@ func (c *Changes) Check(ctx context.Context, subnetID ids.ID) error {
 // height up to which there is none. If it fails, reached is nevertheless a height up to which there is none. Errors are
 // those of Resolver.Set.
 func (c *Changes) Next(ctx context.Context, subnetID ids.ID, after uint64) (found *Change, reached uint64, err error) {
+	if source := c.resolver.refresh(); c.source.Swap(source) != source {
+		c.diffs.forget()
+	}
 	_, to, ok := c.Range()
 	if !ok || to <= after {
 		return nil, after, nil

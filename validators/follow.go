@@ -42,8 +42,8 @@ func (r *Resolver) Run(ctx context.Context) error {
 			if failing {
 				r.log.Info("following the P-Chain's validator sets again")
 			}
-			if last != f.height { // which only this goroutine sets
-				changed, last = time.Now(), f.height
+			if height, _ := f.ProposedHeight(); last != height {
+				changed, last = time.Now(), height
 			}
 			failing, pause = false, min(max(time.Since(changed)/quietPart, r.poll), max(quietPoll, r.poll))
 		}
@@ -72,6 +72,7 @@ func newFollower(r *Resolver) *follower {
 func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
+	source := f.refresh()
 	height, err := f.chain.ProposedHeight(ctx)
 	if err != nil {
 		return fmt.Errorf("requesting the proposed height: %w", err)
@@ -101,9 +102,13 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 		delete(f.unusable, subnetID)
 		sets[subnetID] = s
-		f.sets.Set(setID{subnetID, height}, s)
+		f.keep(source, s)
 	}
 	f.mu.Lock()
+	if f.source != source {
+		f.mu.Unlock()
+		return nil // the next call has the sets from the other source
+	}
 	f.height, f.seenAt, f.latest = height, time.Now(), sets
 	f.mu.Unlock()
 	f.forgetRefusals()

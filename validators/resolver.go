@@ -62,6 +62,9 @@ type Options struct {
 	// Enter waits until queries of a total cost may be made for the client of ctx; see
 	// node.Client.Enter. Nil means that no query waits.
 	Enter func(ctx context.Context, cost int64) (admitted context.Context, leave func(), err error)
+	// Source returns a number that changes when answers from before may be wrong. The Resolver
+	// then forgets them. Nil means that it never changes.
+	Source func() uint64
 	// Log receives log lines; nil means no log.
 	Log *slog.Logger
 }
@@ -101,7 +104,8 @@ type Resolver struct {
 	keys  keyring
 	sets  *otter.Cache[setID, *Set]
 
-	maxAge uint64 // see Options.MaxHeightAge
+	maxAge uint64        // see Options.MaxHeightAge
+	origin func() uint64 // see Options.Source
 
 	fetches  *cache[setID, *Set]
 	proposed *cache[struct{}, uint64]
@@ -118,6 +122,7 @@ type Resolver struct {
 	reportedAt time.Time       // guarded by mu; when a caller last received one
 	latest     map[ids.ID]*Set // guarded by mu; sets of height; never modified
 	wanted     wanted          // guarded by mu
+	source     uint64          // guarded by mu; Options.Source of what is cached
 }
 
 type setID struct {
@@ -127,7 +132,7 @@ type setID struct {
 
 // NewResolver returns a Resolver. Run fills its caches ahead of requests.
 func NewResolver(chain PChain, o Options) *Resolver {
-	r := &Resolver{chain: chain, poll: o.PollInterval, log: o.Log, onSet: o.OnSets, maxAge: o.MaxHeightAge}
+	r := &Resolver{chain: chain, poll: o.PollInterval, log: o.Log, onSet: o.OnSets, maxAge: o.MaxHeightAge, origin: o.Source}
 	if r.poll == 0 {
 		r.poll = defaultPoll
 	}
@@ -249,9 +254,10 @@ func (r *Resolver) proposedHeight(ctx context.Context) (uint64, error) {
 	if warm, ok := r.ProposedHeight(); ok {
 		return warm, nil
 	}
+	source := r.refresh()
 	reported, err := r.proposed.get(ctx, struct{}{})
 	if err == nil {
-		r.noteProposed(reported)
+		r.noteProposed(source, reported)
 		return reported, nil
 	}
 	if last, ok := r.LastHeight(); ok && ctx.Err() == nil {
@@ -280,6 +286,7 @@ func (r *Resolver) at(ctx context.Context, id setID) (*Set, error) {
 }
 
 func (r *Resolver) cached(id setID) (*Set, bool) {
+	r.refresh()
 	r.mu.Lock()
 	height, latest := r.height, r.latest
 	r.mu.Unlock()
@@ -293,6 +300,7 @@ func (r *Resolver) cached(id setID) (*Set, bool) {
 // ProposedHeight returns the newest proposed height whose sets are cached. It returns false
 // if Run is not running or the node has not answered recently.
 func (r *Resolver) ProposedHeight() (uint64, bool) {
+	r.refresh()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.height, time.Since(r.seenAt) < 4*r.poll+quietPoll
@@ -302,11 +310,13 @@ func (r *Resolver) ProposedHeight() (uint64, bool) {
 // hardly change in that time, and verifiers use a height from some time ago too.
 const outage = time.Minute
 
-// noteProposed records a reported proposed height.
-func (r *Resolver) noteProposed(height uint64) {
+// noteProposed records a proposed height that a source reported.
+func (r *Resolver) noteProposed(source, height uint64) {
 	r.mu.Lock()
-	newer := height > r.reported
-	r.reported, r.reportedAt = max(r.reported, height), time.Now()
+	newer := source == r.source && height > r.reported
+	if source == r.source {
+		r.reported, r.reportedAt = max(r.reported, height), time.Now()
+	}
 	r.mu.Unlock()
 	if newer {
 		r.forgetRefusals()
@@ -324,6 +334,7 @@ func (r *Resolver) forgetRefusals() {
 // LastHeight returns the highest reported proposed height, and false if the last report is too old. Its sets stay in use
 // for a while if no node reports a height.
 func (r *Resolver) LastHeight() (uint64, bool) {
+	r.refresh()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.seenAt
@@ -335,6 +346,7 @@ func (r *Resolver) LastHeight() (uint64, bool) {
 
 // fetch requests one set from the node.
 func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
+	source := r.refresh()
 	if id.height == platformapi.ProposedHeight {
 		// The node would return the currently proposed set.
 		return nil, r.unavailable(ctx, id, nil)
@@ -368,7 +380,7 @@ func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.sets.Set(id, s)
+	r.keep(source, s)
 	return s, nil
 }
 
@@ -409,6 +421,7 @@ func (r *Resolver) SubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID, e
 	if blockchainID == constants.PlatformChainID {
 		return constants.PrimaryNetworkID, nil
 	}
+	r.refresh()
 	return r.subnetOf.get(ctx, blockchainID)
 }
 
@@ -427,6 +440,7 @@ func (r *Resolver) askSubnetOf(ctx context.Context, blockchainID ids.ID) (ids.ID
 // sets at its P-Chain height. A blockchain without epochs, which verifies against the proposed height, has the number 0.
 // Errors: ErrUnknownBlockchain if the node does not run it, or the node's.
 func (r *Resolver) Epoch(ctx context.Context, blockchainID ids.ID) (node.Epoch, error) {
+	r.refresh()
 	return r.epochs.get(ctx, blockchainID)
 }
 
@@ -473,6 +487,7 @@ func (r *Resolver) Underfunded(ctx context.Context, set *Set) (map[int]struct{},
 	if set.SubnetID == constants.PrimaryNetworkID {
 		return nil, nil
 	}
+	r.refresh()
 	subnet, err := r.subnets.get(ctx, set.SubnetID)
 	if err != nil {
 		return nil, fmt.Errorf("requesting subnet %s: %w", set.SubnetID, err)

@@ -363,6 +363,9 @@ func (n *Network) writeGenesis() error {
 // Node i, from 0 on.
 func (n *Network) Node(i int) *Node { return n.nodes[i] }
 
+// Keys is the folder with the keys of the stakers: staker1.key, staker1.crt, signer1.key and so on.
+func (n *Network) Keys() string { return n.keys }
+
 // StakingAddress is where node i talks to its peers.
 func (n *Network) StakingAddress(i int) string {
 	return fmt.Sprintf("127.0.0.1:%d", n.nodes[i].stakingPort)

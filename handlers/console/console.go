@@ -100,6 +100,19 @@ type Network struct {
 	AllSubnets int
 	// Aliases are further names of the network.
 	Aliases []string
+	// Nodes are the upstream nodes that lag or lie, compared with the P-Chain that the service executes.
+	Nodes []Node
+}
+
+// Node is an upstream node that lags or lies.
+type Node struct {
+	// Host is the node's host and port.
+	Host string
+	// Lies reports whether it contradicts the P-Chain; otherwise it lags.
+	Lies bool
+	// Found says what differs.
+	Found string
+	Since time.Time
 }
 
 // Subnet is the connected weight of a subnet.

@@ -25,7 +25,8 @@ const (
 	notReady = "not ready"
 )
 
-// problemView is something that is wrong now. It omits errors of nodes and stores, which are for operators.
+// problemView is something that is wrong now. It omits errors of nodes and stores, which are for operators; it names
+// upstream nodes that lag or lie.
 type problemView struct {
 	Severity string `json:"severity"`
 	// Kind is network, subnets, index, nodes or store. Network and Chain may be empty.
@@ -78,6 +79,7 @@ func (c *Console) findProblems(v *statusView, chains map[string]map[string]index
 			v.Problems = append(v.Problems, problemView{warning, "network", n.Name, "", n.Name + " is degraded", n.Degraded, c.since.of("degraded", n.Name)})
 		}
 		v.Problems = append(v.Problems, c.thinSubnets(n)...)
+		v.Problems = append(v.Problems, judgedNodes(n)...)
 	}
 	for _, w := range v.Chains {
 		v.Problems = append(v.Problems, c.chainProblems(w, chains[w.Network][w.Chain])...)
@@ -108,6 +110,19 @@ func (c *Console) thinSubnets(n *networkView) []problemView {
 			warning, "subnets", n.Name, "", fmt.Sprintf("%.1f%% of the weight of the subnet %s of %s is connected, %d%% are needed", 100*s.Connected, s.ID, n.Name, aggregator.DefaultQuorumPercentage),
 			text, s.Since,
 		})
+	}
+	return found
+}
+
+// judgedNodes returns a problem for each upstream node that lags or lies.
+func judgedNodes(n *networkView) []problemView {
+	var found []problemView
+	for _, one := range n.nodes {
+		p := problemView{warning, "nodes", n.Name, "", fmt.Sprintf("The upstream node %s of %s lags and is asked last", one.Host, n.Name), one.Found, one.Since.UnixMilli()}
+		if one.Lies {
+			p.Severity, p.Title = bad, fmt.Sprintf("The upstream node %s of %s contradicts the P-Chain and is not asked", one.Host, n.Name)
+		}
+		found = append(found, p)
 	}
 	return found
 }

@@ -91,6 +91,22 @@ func TestProblemsHaveABeginning(t *testing.T) {
 	})
 }
 
+func TestJudgedNodesAreNamed(t *testing.T) {
+	began := time.Now().Add(-time.Hour)
+	c, _ := newTest(t, Options{Networks: func() []Network {
+		return []Network{{Name: "fuji", Ready: true, Nodes: []Node{
+			{Host: "10.0.0.7:9650", Found: "it is at height 5", Since: began},
+			{Host: "10.0.0.8:9650", Lies: true, Found: "its block at height 5 is another", Since: began},
+		}}}
+	}})
+	v := statusOf(t, c)
+	require.Equal(t, []problemView{
+		{bad, "nodes", "fuji", "", "The upstream node 10.0.0.8:9650 of fuji contradicts the P-Chain and is not asked", "its block at height 5 is another", began.UnixMilli()},
+		{warning, "nodes", "fuji", "", "The upstream node 10.0.0.7:9650 of fuji lags and is asked last", "it is at height 5", began.UnixMilli()},
+	}, v.Problems)
+	require.Equal(t, ready, v.Readiness)
+}
+
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()

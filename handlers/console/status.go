@@ -34,6 +34,8 @@ type networkView struct {
 	AllSubnets int          `json:"allSubnets"`
 	// Aliases are further names of the network.
 	Aliases []string `json:"aliases,omitempty"`
+
+	nodes []Node
 }
 
 type subnetView struct {
@@ -67,7 +69,7 @@ type chainView struct {
 func (c *Console) readStatus() (any, error) {
 	v := statusView{Networks: []networkView{}, Chains: []chainView{}, Example: c.options.Example != nil}
 	for _, n := range c.options.Networks() {
-		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Reason: n.Reason, Degraded: n.Degraded, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets, Aliases: n.Aliases}
+		w := networkView{Name: n.Name, NetworkID: n.NetworkID, Ready: n.Ready, Reason: n.Reason, Degraded: n.Degraded, Peers: n.Peers, Subnets: []subnetView{}, AllSubnets: n.AllSubnets, Aliases: n.Aliases, nodes: n.Nodes}
 		if n.HeightKnown {
 			w.Height = &n.Height
 		}

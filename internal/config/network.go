@@ -16,7 +16,7 @@ import (
 // Network is a network that is served under the name of its key.
 type Network struct {
 	// Nodes are upstream nodes with their base URLs, best first. One may be node.PeersEndpoint: the P-Chain is then
-	// followed over the peer-to-peer network.
+	// followed over the peer-to-peer network, wherever that stands in the list, and the nodes are compared with it.
 	Nodes []Endpoint `yaml:"nodes"`
 	// RequestsPerSecond bounds the calls to all upstream nodes of the network together;
 	// 0 means no bound.

@@ -45,7 +45,7 @@ func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Dura
 		return nil, fmt.Errorf("encoding %s: %w", method, err)
 	}
 	var answers []outcome
-	err = c.try(ctx, method, func(ctx context.Context, e *endpoint) error {
+	err = c.try(ctx, path, method, func(ctx context.Context, e *endpoint) error {
 		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, calls: len(calls), timeout: timeout, keeps: true, read: func(status int, content []byte) error {
 			var err error
 			if answers, err = readBatch(status, content, path, calls); err != nil {

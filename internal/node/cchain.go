@@ -48,7 +48,7 @@ func (c *Client) CChainBlock(ctx context.Context, height uint64) (CChainBlock, e
 		Number, Hash, ParentHash, Timestamp, BlockExtraData string
 	}
 	var raw nullable
-	if err := c.try(ctx, method, func(ctx context.Context, e *endpoint) error {
+	if err := c.try(ctx, CChainRPC, method, func(ctx context.Context, e *endpoint) error {
 		raw = nullable{}
 		err := c.ask(ctx, e, CChainRPC, method, []any{hexNumber(height), false}, &raw)
 		if err != nil || raw.RawMessage != nil {

@@ -66,7 +66,11 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 	hedged = hedged && !once
 	attempts, cancel := context.WithCancel(ctx)
 	defer cancel()
-	order := c.order()
+	var methods []string
+	if c.peersAt >= 0 { // otherwise they do not matter
+		methods = methodsOf(body)
+	}
+	order := c.order(path, methods...)
 	results := make(chan result, len(order)) // buffered, so that slower attempts never block
 	asked := 0
 	ask := func() {
@@ -225,7 +229,7 @@ func reads(name string) bool {
 // the node may have received the call.
 func (c *Client) forward(ctx context.Context, e *endpoint, path string, body []byte) (answer *Forwarded, taken bool, err error) {
 	id := clientOf(ctx)
-	if err = e.mayAsk(); err == nil {
+	if err = c.mayAsk(e); err == nil {
 		if err = e.calls.acquire(ctx, id, 1); errors.Is(err, ErrNoRoom) {
 			err = ErrBusy
 		}

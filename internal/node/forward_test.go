@@ -195,7 +195,7 @@ func TestAttackSlowCalls(t *testing.T) {
 				require.ErrorIs(t, err, test.want)
 				require.Equal(t, test.asked, asked())
 				require.Equal(t, test.failing, c.Load().Failing)
-				require.Equal(t, []int{0, 1}, c.order())
+				require.Equal(t, []int{0, 1}, c.order(""))
 			})
 		})
 	}
@@ -214,7 +214,7 @@ func TestHedgedCallMovesNoOther(t *testing.T) {
 		n := newForwarder(t, hosts{"a": hang, "b": answer(200, `"b"`), "c": answer(200, `"c"`)})
 		_, err := n.Forward(t.Context(), "/ext/bc/P", []byte(`{"method":"platform.getUTXOs"}`), true)
 		require.NoError(t, err)
-		require.Equal(t, []int{0, 1, 2}, n.order())
+		require.Equal(t, []int{0, 1, 2}, n.order(""))
 	})
 }
 

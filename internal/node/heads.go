@@ -51,7 +51,7 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 	defer cancel()
 	dialing, dialed := context.WithTimeout(ctx, e.client.timeout)
 	defer dialed()
-	connection, err := e.client.dial(dialing, e.client.endpoints[e.client.order()[0]], e.path)
+	connection, err := e.client.dial(dialing, e.client.endpoints[e.client.order(e.path)[0]], e.path)
 	if err != nil {
 		return false, err
 	}
@@ -97,7 +97,7 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 // ErrUnavailable or ctx's own.
 func (c *Client) Connect(ctx context.Context, path string) (*websocket.Conn, error) {
 	var failures []string
-	for _, i := range c.order() {
+	for _, i := range c.order(path) {
 		connection, err := c.connect(ctx, c.endpoints[i], path)
 		if err == nil {
 			connection.SetReadLimit(c.limit)
@@ -119,6 +119,9 @@ func (c *Client) connect(ctx context.Context, e *endpoint, path string) (*websoc
 
 // dial opens a WebSocket. ctx bounds only the handshake.
 func (c *Client) dial(ctx context.Context, e *endpoint, path string) (*websocket.Conn, error) {
+	if err := c.mayAsk(e); err != nil {
+		return nil, err
+	}
 	connection, response, err := websocket.Dial(ctx, webSocketURL(e.base, path), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: e.headers.Clone()}) //nolint:bodyclose // Dial sees to it
 	switch {
 	case err == nil:

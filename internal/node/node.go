@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,12 +84,13 @@ type Options struct {
 	// Wrap, unless nil, wraps the transport of the client that New creates.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Peers answers the calls to the endpoint PeersEndpoint; required if it is among Endpoints.
-	Peers http.RoundTripper
+	Peers Peers
 	// Log gets a line when an endpoint fails or recovers; nil means no log.
 	Log *slog.Logger
 }
 
-// PeersEndpoint stands among endpoints for the peer-to-peer network; see Options.Peers.
+// PeersEndpoint stands among endpoints for the peer-to-peer network; see Options.Peers. Wherever it stands, it alone is
+// asked for what it has an answer to.
 const PeersEndpoint = "p2p"
 
 const (
@@ -115,6 +117,14 @@ type Client struct {
 	buffers   sync.Pool     // of *bytes.Buffer, for responses
 	requests  atomic.Uint64 // ID of the latest request
 	last      atomic.Int64  // index of the endpoint that answered latest
+
+	peers   Peers
+	peersAt int  // index of PeersEndpoint; negative without it
+	judges  bool // whether endpoints are asked whatever their standing is
+
+	mu         sync.Mutex
+	unverified bool   // guarded by mu; whether URLs answered for PeersEndpoint since source changed
+	source     uint64 // guarded by mu
 }
 
 type endpoint struct {
@@ -135,6 +145,8 @@ type endpoint struct {
 	// heldUntil is when the endpoint may be asked again, as it said (Retry-After).
 	heldUntil time.Time          // guarded by mu
 	absent    map[string]absence // by path and method; guarded by mu
+	standing  Standing           // guarded by mu
+	reason    string             // guarded by mu; of standing
 
 	far progress
 }
@@ -144,7 +156,10 @@ func New(o Options) (*Client, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("no node is configured; name at least one, for example http://127.0.0.1:9650")
 	}
-	c := &Client{timeout: o.Timeout, limit: maxResponse, gate: NewBudget(gateSize, gateWait), rate: o.Rate, log: o.Log}
+	c := &Client{timeout: o.Timeout, limit: maxResponse, gate: NewBudget(gateSize, gateWait), rate: o.Rate, log: o.Log, peers: o.Peers, peersAt: slices.Index(o.Endpoints, PeersEndpoint)}
+	if c.peersAt >= 0 && o.Peers == nil {
+		return nil, errors.New("the endpoint " + PeersEndpoint + " needs what follows the P-Chain")
+	}
 	c.buffers.New = func() any { return new(bytes.Buffer) }
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
@@ -231,31 +246,31 @@ type response struct {
 }
 
 // Call calls a method at path, for example /ext/info, and decodes its result into reply. It
-// tries all endpoints that offer the method: first the one that answered latest, last those
-// that failed within the last seconds. While all are overloaded, it repeats the call until
+// tries all endpoints that offer the method; see order. While all are overloaded, it repeats the call until
 // ctx's deadline. A call for a client enters the gate first. Errors: *RPCError, ErrMalformed, ErrUnavailable, ErrBusy,
 // or ctx's own.
 func (c *Client) Call(ctx context.Context, path, method string, args, reply any) error {
-	return c.try(ctx, method, func(ctx context.Context, e *endpoint) error { return c.ask(ctx, e, path, method, args, reply) })
+	return c.try(ctx, path, method, func(ctx context.Context, e *endpoint) error { return c.ask(ctx, e, path, method, args, reply) })
 }
 
-// try asks endpoints until one answers. A refusal is an answer. ask must use the context that it gets.
-func (c *Client) try(ctx context.Context, method string, ask func(context.Context, *endpoint) error) error {
+// try asks the endpoints for a method at path until one answers. A refusal is an answer. ask must use the context that it
+// gets.
+func (c *Client) try(ctx context.Context, path, method string, ask func(context.Context, *endpoint) error) error {
 	ctx, leave, err := c.Enter(ctx, 1)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	defer leave()
-	return c.repeat(ctx, func() (final bool, err error) { return c.round(ctx, method, ask) })
+	return c.repeat(ctx, func() (final bool, err error) { return c.round(ctx, path, method, ask) })
 }
 
 // round asks each endpoint once. It is not final if another round may have a result.
-func (c *Client) round(ctx context.Context, method string, ask func(context.Context, *endpoint) error) (final bool, err error) {
+func (c *Client) round(ctx context.Context, path, method string, ask func(context.Context, *endpoint) error) (final bool, err error) {
 	var failures []error
 	var busy *busyError
 	var refused *RPCError
 	final, stay := true, false
-	for _, i := range c.order() {
+	for _, i := range c.order(path, method) {
 		err := ask(ctx, c.endpoints[i])
 		if err == nil || errors.As(err, &refused) && !refused.NotOffered() {
 			// An endpoint that lacks one method remains the first one for the others.
@@ -311,28 +326,6 @@ func conclude(method string, failures []error) error {
 		return failures[0]
 	}
 	return fmt.Errorf("%s: %w: %s", method, kind, strings.Join(texts, "; "))
-}
-
-// order returns the indexes of the endpoints: the one that answered latest, the others as
-// configured, then those in their cool-down.
-func (c *Client) order() []int {
-	order := make([]int, 0, len(c.endpoints))
-	var cooling []int
-	add := func(i int) {
-		if e := c.endpoints[i]; e.cooling() || e.held() > 0 {
-			cooling = append(cooling, i)
-		} else {
-			order = append(order, i)
-		}
-	}
-	last := int(c.last.Load())
-	add(last)
-	for i := range c.endpoints {
-		if i != last {
-			add(i)
-		}
-	}
-	return append(order, cooling...)
 }
 
 func (e *endpoint) cooling() bool {
@@ -426,7 +419,7 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 	if refusal := e.lacks(call); refusal != nil {
 		return refusal
 	}
-	err := e.mayAsk()
+	err := c.mayAsk(e)
 	if err == nil {
 		err = c.await(ctx, x.calls)
 	}

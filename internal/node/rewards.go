@@ -31,7 +31,7 @@ func (c *Client) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) ([
 	const method = "platform.getRewardUTXOs"
 	var failures []error
 	var behind error
-	for _, i := range c.order() {
+	for _, i := range c.order(platformPath, method) {
 		utxos, err := c.rewardUTXOs(ctx, c.endpoints[i], method, txID, height)
 		var refused *RPCError
 		switch {

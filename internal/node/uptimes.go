@@ -23,7 +23,11 @@ func (c *Client) Uptimes(ctx context.Context) (map[ids.NodeID]uptime.Uptime, err
 		} `json:"validators"`
 	}
 	args := platformvm.GetCurrentValidatorsArgs{SubnetID: constants.PrimaryNetworkID}
-	if err := c.Call(ctx, platformPath, "platform.getCurrentValidators", args, &reply); err != nil {
+	const method = "platform.getCurrentValidators"
+	// Only nodes observe uptimes, so the endpoints are those of no method that the peers offer.
+	if err := c.try(ctx, "", method, func(ctx context.Context, e *endpoint) error {
+		return c.ask(ctx, e, platformPath, method, args, &reply)
+	}); err != nil {
 		return nil, err
 	}
 	all := make(map[ids.NodeID]uptime.Uptime, len(reply.Validators))

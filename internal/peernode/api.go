@@ -116,10 +116,10 @@ func (n *Node) serve(w *answer, r *http.Request, body []byte) {
 		http.Error(w, "a call is a JSON object", http.StatusBadRequest)
 		return
 	}
-	switch r.URL.Path {
-	case "/ext/info":
+	switch path := r.URL.Path; {
+	case path == infoPath:
 		n.info.ServeHTTP(w, inner)
-	case "/ext/bc/P", "/ext/P":
+	case isPChain(path):
 		method := strings.TrimPrefix(call.Method, "platform.")
 		if !offered.Contains(method) {
 			refuse(w, call.ID, fmt.Sprintf("rpc: can't find method %q where the P-Chain is followed over the peer-to-peer network; configure a node", call.Method))
@@ -130,7 +130,7 @@ func (n *Node) serve(w *answer, r *http.Request, body []byte) {
 			w.dropObserved()
 		}
 	default:
-		if chain, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/ext/bc/"), "/proposervm"); ok && call.Method == "proposervm.getCurrentEpoch" {
+		if chain, ok := epochOf(path, call.Method); ok {
 			n.serveEpoch(w, r, chain, call.ID)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/console"
+	"quorate/internal/node"
 	"quorate/internal/service/network"
 )
 
@@ -26,6 +27,11 @@ func (n *networks) status() []console.Network {
 				v.Reason = err.Error()
 			} else if err := o.Degraded(); err != nil {
 				v.Degraded = err.Error()
+			}
+			for _, found := range o.Verdicts() {
+				if found.Standing == node.Lags || found.Standing == node.Lies {
+					v.Nodes = append(v.Nodes, console.Node{Host: found.Host, Lies: found.Standing == node.Lies, Found: found.Text, Since: found.Since})
+				}
 			}
 			v.Height, v.HeightKnown = o.Resolver.ProposedHeight()
 			v.Subnets, v.AllSubnets = n.subnets(name, o.Coverage)
@@ -100,9 +106,9 @@ func (n *networks) validators(name string, subnet ids.ID) (all []console.Validat
 }
 
 // memberships returns the subnets that a node is a validator of, for the console.
-func (n *networks) memberships(name string, node ids.NodeID) []console.Membership {
+func (n *networks) memberships(name string, nodeID ids.NodeID) []console.Membership {
 	if o := n.opened(name); o != nil {
-		return o.Memberships(node)
+		return o.Memberships(nodeID)
 	}
 	return nil
 }

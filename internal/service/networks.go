@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -423,7 +424,7 @@ func (s *entryState) apiReady(name string) error {
 // degraded returns what fails in a network that is ready.
 func (e *entry) degraded() error {
 	if opened := e.open(); opened != nil {
-		return opened.Degraded()
+		return cmp.Or(opened.Degraded(), opened.Outvoted())
 	}
 	return nil
 }

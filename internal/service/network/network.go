@@ -37,6 +37,7 @@ import (
 	"quorate/internal/node/stakes"
 	"quorate/internal/node/uptime"
 	"quorate/internal/peernode"
+	"quorate/internal/peernode/judge"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
 	"quorate/internal/store/lease"
@@ -52,6 +53,7 @@ type Network struct {
 	ID       uint32
 	Node     *node.Client
 	peerNode *peernode.Node // nil unless the P-Chain is followed over the peer-to-peer network
+	judge    *judge.Judge   // nil unless there are nodes besides peerNode
 	Peers    *p2p.Network
 	Resolver *validators.Resolver
 	// Changes derives the changes of validator sets.
@@ -199,7 +201,7 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 		return err
 	}
 	n.Resolver = validators.NewResolver(n.Node, validators.Options{
-		Log: o.Log, OnSets: n.follow, MaxHeightAge: o.Config.HeightAge(), Enter: n.Node.Enter,
+		Log: o.Log, OnSets: n.follow, MaxHeightAge: o.Config.HeightAge(), Enter: n.Node.Enter, Source: n.Node.Source,
 	})
 	n.Changes = validators.NewChanges(n.Resolver, n.touched)
 	n.Coverage = NewCoverage(n.Peers.Connected)
@@ -207,6 +209,9 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	collectors := []prometheus.Collector{n.Coverage, n.followed}
 	if n.peerNode != nil {
 		collectors = append(collectors, n.peerNode.Collectors()...)
+	}
+	if n.judge = newJudge(n, o.Log); n.judge != nil {
+		collectors = append(collectors, n.judge)
 	}
 	for _, c := range collectors {
 		if err := metrics.Register(c); err != nil {
@@ -281,7 +286,7 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded 
 func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
 	return primary.New(primary.Options{
 		NetworkID:     n.ID,
-		Node:          n.Node,
+		Node:          n.indexNode(),
 		Peers:         n.Peers,
 		Store:         o.Store,
 		Genesis:       from.genesis,
@@ -399,6 +404,12 @@ func (n *Network) connect(ctx context.Context) error {
 	g.Go(func() error { return n.Resolver.Run(ctx) })
 	if n.peerNode != nil {
 		g.Go(func() error { return n.peerNode.Run(ctx, n.Peers) })
+	}
+	if n.judge != nil {
+		g.Go(func() error {
+			n.judge.Run(ctx)
+			return nil
+		})
 	}
 	g.Go(func() error {
 		warn(ctx, n.Ready, n.log)

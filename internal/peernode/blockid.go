@@ -1,0 +1,33 @@
+package peernode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/database"
+	"github.com/ava-labs/avalanchego/ids"
+)
+
+// Executed returns the height of the last executed block, and false before Run has opened the chain. The chain may not be
+// executed to its tip.
+func (n *Node) Executed() (height uint64, ok bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.status.Height, n.chain != nil
+}
+
+// BlockID returns the ID of the executed block at a height, without its proposer envelope. The error is ErrBehind if that
+// is not executed yet.
+func (n *Node) BlockID(ctx context.Context, height uint64) (ids.ID, error) {
+	n.mu.RLock() // Run waits with closing the chain
+	defer n.mu.RUnlock()
+	if n.chain == nil {
+		return ids.Empty, fmt.Errorf("%w: it is being opened", ErrBehind)
+	}
+	id, err := n.chain.BlockID(ctx, height)
+	if errors.Is(err, database.ErrNotFound) {
+		return ids.Empty, fmt.Errorf("%w: block %d is not executed yet, the last one is %d", ErrBehind, height, n.status.Height)
+	}
+	return id, err
+}

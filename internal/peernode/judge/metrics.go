@@ -1,0 +1,35 @@
+package judge
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"quorate/internal/node"
+)
+
+var verdicts = prometheus.NewDesc(
+	"quorate_upstream_verdict",
+	"1 for what a comparison with the P-Chain that this process executes found about the upstream node: it agrees, lags, or lies. All are 0 before the first comparison.",
+	[]string{"node", "verdict"}, nil,
+)
+
+var _ prometheus.Collector = (*Judge)(nil)
+
+// Describe implements prometheus.Collector.
+func (j *Judge) Describe(descs chan<- *prometheus.Desc) { descs <- verdicts }
+
+// Collect implements prometheus.Collector.
+func (j *Judge) Collect(metrics chan<- prometheus.Metric) {
+	worst := make(map[string]node.Standing) // several URLs may have one host
+	for _, v := range j.Verdicts() {
+		worst[v.Host] = max(worst[v.Host], v.Standing)
+	}
+	for host, standing := range worst {
+		for name, s := range map[string]node.Standing{"agrees": node.Agrees, "lags": node.Lags, "lies": node.Lies} {
+			is := 0.0
+			if s == standing {
+				is = 1
+			}
+			metrics <- prometheus.MustNewConstMetric(verdicts, prometheus.GaugeValue, is, host, name)
+		}
+	}
+}
