@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 	"quorate/internal/index"
 	"quorate/internal/index/evm/metadata"
 	"quorate/internal/index/primary"
+	"quorate/internal/peernode/checkpoint"
 	"quorate/internal/service/hint"
 	"quorate/internal/service/network"
 	"quorate/internal/service/nodeapi"
@@ -351,6 +353,22 @@ func (n *networks) verify(ctx context.Context, name string, o primary.VerifyOpti
 	}
 	_, err := opened.Chains().Verify(ctx, o, tell)
 	return err
+}
+
+// export exports a checkpoint of a network's P-Chain, for the private surface. An empty name stands for the only network.
+func (n *networks) export(ctx context.Context, name string, height uint64, begin func(checkpoint.Header) io.Writer) error {
+	if name == "" && len(n.names) == 1 {
+		name = n.names[0]
+	}
+	e, ok := n.entries[name]
+	if !ok {
+		return handlers.ErrNotExecuted
+	}
+	opened := e.open()
+	if opened == nil {
+		return e.ready()
+	}
+	return opened.Export(ctx, height, begin)
 }
 
 // entry is one configured network.
