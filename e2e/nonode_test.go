@@ -57,12 +57,21 @@ func genesisFile(t testing.TB, ctx context.Context, network *localnet.Network) s
 // startWithoutNodes starts a service that gets the addresses of peers and no API of any node.
 func startWithoutNodes(t testing.TB, ctx context.Context, program string, network *localnet.Network, flags ...string) *service {
 	t.Helper()
+	return startWithoutNodesFrom(t, ctx, program, network, nil, flags...)
+}
+
+// startWithoutNodesFrom is startWithoutNodes with more settings of the network.
+func startWithoutNodesFrom(t testing.TB, ctx context.Context, program string, network *localnet.Network, settings map[string]string, flags ...string) *service {
+	t.Helper()
 	var text strings.Builder
 	fmt.Fprintf(&text, "networks:\n  local:\n    genesis_file: %s\n    manual_peers:\n", genesisFile(t, ctx, network))
 	for i := range network.Stakers() {
 		nodeID, _, err := info.NewClient(network.Node(i).URL).GetNodeID(ctx)
 		require.NoError(t, err)
 		fmt.Fprintf(&text, "      - {node_id: %s, address: %q}\n", nodeID, network.StakingAddress(i))
+	}
+	for key, value := range settings {
+		fmt.Fprintf(&text, "    %s: %q\n", key, value)
 	}
 	dir := t.TempDir()
 	if upgrades := network.Upgrades(); upgrades != nil {
