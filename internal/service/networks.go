@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,9 +108,32 @@ func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCau
 			running.Go(func() { slots.Follow(life, n.process.log) })
 		}
 	}
+	if n.process.options.Following != nil {
+		running.Go(func() { n.tellFollowing(life) })
+	}
 	return func() {
 		end()
 		running.Wait()
+	}
+}
+
+// tellFollowing tells how far the P-Chains are that are followed without a node, until ctx ends.
+func (n *networks) tellFollowing(ctx context.Context) {
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, name := range n.names {
+			if opened := n.entries[name].open(); opened != nil {
+				if at, ok := opened.Following(); ok {
+					n.process.options.Following(name, at)
+				}
+			}
+		}
 	}
 }
 

@@ -28,6 +28,14 @@ func (n *Network) Followed() error {
 	return n.peerNode.Ready()
 }
 
+// Following returns how far the P-Chain is. ok is false unless it is followed over the peer-to-peer network.
+func (n *Network) Following() (at peernode.Status, ok bool) {
+	if n.peerNode == nil {
+		return at, false
+	}
+	return n.peerNode.Status(), true
+}
+
 // newPeerNode returns what follows the P-Chain over the peer-to-peer network.
 func newPeerNode(o Options) (*peernode.Node, error) {
 	g, err := configuredGenesis(o)
