@@ -269,6 +269,9 @@ func (n Network) checkCheckpoint(name string, wrong func(format string, args ...
 // StoreFolder is the folder of the store in the data folder, beside those of networks.
 const StoreFolder = "store"
 
+// PChainFolder is the folder of the P-Chain's state in that of a network; see internal/peernode.
+const PChainFolder = "pchain"
+
 // KeyFile returns the path of the API keys in the data folder.
 func (c *Config) KeyFile() access.KeyFile {
 	return access.KeyFile(filepath.Join(c.DataDir, "keys.json"))

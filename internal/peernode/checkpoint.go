@@ -246,6 +246,8 @@ func (n *Node) importCheckpoint(ctx context.Context, db database.Database) error
 // maxExports bounds the checkpoints that are exported or waited for at a time.
 const maxExports = 4
 
+var errEnding = errors.New("the P-Chain is not followed any more")
+
 // Errors of Export.
 var (
 	ErrBusy = errors.New("as many checkpoints are exported as may be at a time; try again when one has ended")
@@ -292,9 +294,15 @@ func (n *Node) startExport(ctx context.Context) (_ context.Context, done func(),
 	n.exporting++
 	n.exports.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(n.life, func() { cancel(errors.New("the P-Chain is not followed any more")) })
+	ending := n.ending
+	go func() { // ends with done
+		select {
+		case <-ending:
+			cancel(errEnding)
+		case <-ctx.Done():
+		}
+	}()
 	return ctx, func() {
-		stop()
 		cancel(nil)
 		n.mu.Lock()
 		n.exporting--

@@ -68,7 +68,7 @@ type Node struct {
 	status    Status          // guarded by mu
 	chain     *pchainvm.Chain // guarded by mu; nil unless Run runs
 	peers     Peers           // guarded by mu; with chain
-	life      context.Context // guarded by mu; with chain, and ends before it
+	ending    chan struct{}   // guarded by mu; with chain, and closed before it
 	exporting int             // guarded by mu
 	awaited   []*export       // guarded by mu
 }
@@ -149,15 +149,15 @@ func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
 	}
 	_, height, err := chain.LastAccepted(ctx)
 	if err == nil {
-		life, end := context.WithCancel(ctx)
+		ending := make(chan struct{})
 		n.mu.Lock()
-		n.chain, n.peers, n.life, n.status = chain, peers, life, Status{Height: height}
+		n.chain, n.peers, n.ending, n.status = chain, peers, ending, Status{Height: height}
 		n.mu.Unlock()
 		err = newFollower(n, peers, chain, db).run(ctx)
 		n.mu.Lock() // waits for answers in progress
 		n.chain = nil
 		n.mu.Unlock()
-		end()
+		close(ending)
 		n.exports.Wait()
 	}
 	return errors.Join(err, chain.Close())

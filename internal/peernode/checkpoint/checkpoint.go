@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -210,4 +211,19 @@ func (r *Reader) get(b *bytes.Buffer, most uint64) error {
 	_, _ = r.sum.Write(encoded[:binary.PutUvarint(encoded[:], size)]) // never fails
 	_, _ = r.sum.Write(b.Bytes())
 	return nil
+}
+
+// ReadHeader reads the header of a file.
+func ReadHeader(file string) (Header, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return Header{}, fmt.Errorf("opening a checkpoint: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was read
+	r, err := NewReader(f)
+	if err != nil {
+		return Header{}, fmt.Errorf("%s: %w", file, err)
+	}
+	r.Close()
+	return r.Header, nil
 }

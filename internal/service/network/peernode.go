@@ -55,7 +55,7 @@ func newPeerNode(o Options) (*peernode.Node, error) {
 	}
 	dir := ""
 	if o.Dir != "" {
-		dir = filepath.Join(o.Dir, "pchain")
+		dir = filepath.Join(o.Dir, config.PChainFolder)
 	}
 	upgrades, err := configuredUpgrades(g.NetworkID, o.Config.UpgradeFile)
 	if err != nil {
