@@ -3,7 +3,9 @@ package peernode
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -110,9 +112,59 @@ func BenchmarkStart(b *testing.B) {
 		stop()
 		info, err := os.Stat(file)
 		require.NoError(b, err)
+		content := 0
+		in, err := os.Open(file)
+		require.NoError(b, err)
+		reader, err := checkpoint.NewReader(in)
+		require.NoError(b, err)
+		for {
+			key, value, err := reader.Next()
+			if err != nil {
+				require.ErrorIs(b, err, io.EOF)
+				break
+			}
+			content += len(key) + len(value)
+		}
+		reader.Close()
+		require.NoError(b, in.Close())
+		b.ReportMetric(float64(content)/1e6, "MB/content")
 		b.ReportMetric(executing.Seconds(), "s/genesis")
 		b.ReportMetric(exporting.Seconds(), "s/export")
 		b.ReportMetric(importing.Seconds(), "s/checkpoint")
 		b.ReportMetric(float64(info.Size())/1e6, "MB/file")
 	}
+}
+
+// BenchmarkImport imports pairs of 92 and 101 bytes, in the order of their keys as a checkpoint has them.
+func BenchmarkImport(b *testing.B) {
+	r, g := record(b)
+	o := options(r, g, newNetwork(r, g))
+	o.Dir = filepath.Join(b.TempDir(), "pchain")
+	file := filepath.Join(b.TempDir(), "checkpoint")
+	f, err := os.Create(file)
+	require.NoError(b, err)
+	hash, err := checkpoint.Write(f, checkpoint.Header{NetworkID: r.NetworkID, Genesis: hashing.ComputeHash256Array(g.Bytes)}, func(put func(key, value []byte) error) error {
+		source := rand.NewChaCha8([32]byte{1})
+		key, value := make([]byte, 92), make([]byte, 101)
+		for i := range b.N {
+			_, _ = source.Read(key[40:]) // never fails
+			_, _ = source.Read(value)
+			binary.BigEndian.PutUint64(key[32:], uint64(i))
+			if err := put(key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.NoError(b, err)
+	require.NoError(b, f.Close())
+	o.Checkpoint = &Checkpoint{File: file, Hash: hash}
+	n, err := New(o)
+	require.NoError(b, err)
+	b.SetBytes(92 + 101)
+	b.ResetTimer()
+	db, err := n.openState(b.Context())
+	require.NoError(b, err)
+	b.StopTimer()
+	require.NoError(b, db.Close())
 }
