@@ -3,11 +3,13 @@ package e2e
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,22 +78,34 @@ func TestCheckpoint(t *testing.T) {
 	require.Contains(t, string(second.log()), "imported a checkpoint")
 	second.compareSets(ctx, node)
 
-	// The chain goes on. Both wait for the same height.
-	_, _, before := startL1(t, ctx, network, 0, 1)
-	require.Greater(t, before, at)
-	hashes := make(map[string]uint64)
-	for _, s := range []*service{first, second} {
-		require.Eventually(t, func() bool {
-			h, err := platformvm.NewClient(s.url + "/local").GetHeight(ctx)
-			return err == nil && h >= before
-		}, time.Minute, 100*time.Millisecond)
-		_, hash, at := s.checkpoint(0)
-		require.GreaterOrEqual(t, at, before)
-		hashes[hash] = at
+	// Both wait for the same height, and the chain goes on.
+	var exports sync.WaitGroup
+	hashes, heights := make([]string, 2), make([]uint64, 2)
+	for i, s := range []*service{first, second} {
+		exports.Go(func() { _, hashes[i], heights[i] = s.checkpoint(at + 2) })
 	}
-	require.Len(t, hashes, 1)
+	time.Sleep(time.Second) // otherwise an export may come late, and refuses
+	startL1(t, ctx, network, 0, 1)
+	exports.Wait()
+	require.Equal(t, []uint64{at + 2, at + 2}, heights)
+	require.Equal(t, hashes[0], hashes[1])
 	second.compareSets(ctx, node)
 
 	err := localnet.Call(ctx, second.url+"/local", "/ext/bc/P", "platform.getBlockByHeight", map[string]any{"height": "1"}, new(any))
 	require.ErrorContains(t, err, "the state began with a checkpoint")
+	require.Eventually(t, func() bool {
+		var status struct {
+			Networks map[string]map[string]struct{ From, Next uint64 }
+		}
+		r, err := http.Get(second.private + "/index")
+		if err != nil {
+			return false
+		}
+		defer func() { _ = r.Body.Close() }()
+		if json.NewDecoder(r.Body).Decode(&status) != nil {
+			return false
+		}
+		p := status.Networks["local"]["P"]
+		return p.From == at+1 && p.Next > at+2
+	}, 30*time.Second, 100*time.Millisecond, "the index does not begin after the checkpoint")
 }

@@ -66,7 +66,8 @@ func (s *infoService) Upgrades(_ *http.Request, _ *struct{}, reply *upgrade.Conf
 }
 
 // offered are the methods of the P-Chain's API that the executed blocks decide. Others need a node: a transaction
-// cannot be issued here, and nobody measures uptimes.
+// cannot be issued here, and nobody measures uptimes. The index of outputs by address, which getUTXOs and getBalance read,
+// is incomplete if the state began with a checkpoint.
 var offered = set.Of(
 	"getBlock", "getBlockByHeight", "getHeight", "getProposedHeight", "getTimestamp", "getTx", "getTxStatus",
 	"getValidatorsAt", "getAllValidatorsAt", "getCurrentValidators", "getL1Validator", "getTotalStake", "getMinStake", "getCurrentSupply",

@@ -92,6 +92,9 @@ func (n *Node) findOrigin() error {
 		return nil
 	}
 	f, r, err := n.openCheckpoint()
+	if n.o.Dir == "" && errors.Is(err, fs.ErrNotExist) {
+		return nil // a command that keeps no state; the service, which has one, may need the file no more
+	}
 	if err != nil {
 		return err
 	}
