@@ -126,7 +126,7 @@ func forgingNodes(t *testing.T, ctx context.Context, program string, network *lo
 	keyed := proxy.Start(t, node, append(forgeSets(func(m member) { m["publicKey"] = key }), containers)...)
 	blocks := proxy.Start(t, node, forgeBlocks(t), containers)
 	old := proxy.Start(t, node, proxy.Height("platform.getHeight", 1), proxy.Height("platform.getProposedHeight", 1), containers)
-	s := startWithPeers(t, ctx, program, network, strings.Join(order(weight.URL, keyed.URL, blocks.URL, old.URL), ","), network.StakingAddress)
+	s := startWithPeers(t, ctx, program, network, withPeers{nodes: strings.Join(order(weight.URL, keyed.URL, blocks.URL, old.URL), ",")})
 	require.Eventually(t, func() bool { return s.metric("quorate_peernode_confirmed_timestamp_seconds") > 0 }, time.Minute, 50*time.Millisecond)
 
 	s.signEpochs(ctx, "some nodes lie: "+t.Name(), chains...)

@@ -42,12 +42,12 @@ func lyingValidators(t *testing.T, ctx context.Context, program string, network 
 		liar.Start(t, network.ID, network.Keys(), 4, old),
 		liar.Start(t, network.ID, network.Keys(), 5, inventing),
 	}
-	s := startWithPeers(t, ctx, program, network, "p2p", func(i int) string {
+	s := startWithPeers(t, ctx, program, network, withPeers{address: func(i int) string {
 		if i >= 3 {
 			return liars[i-3].Addr.String()
 		}
 		return network.StakingAddress(i)
-	})
+	}})
 	right := func(what string) {
 		t.Helper()
 		s.signEpochs(ctx, what, chains...)

@@ -57,18 +57,37 @@ func genesisFile(t testing.TB, ctx context.Context, network *localnet.Network) s
 // startWithoutNodes starts a service that gets the addresses of peers and no API of any node.
 func startWithoutNodes(t testing.TB, ctx context.Context, program string, network *localnet.Network, flags ...string) *service {
 	t.Helper()
-	return startWithPeers(t, ctx, program, network, "p2p", network.StakingAddress, flags...)
+	return startWithPeers(t, ctx, program, network, withPeers{}, flags...)
 }
 
-// startWithPeers starts a service with nodes, p2p among them. address returns where validators are said to be.
-func startWithPeers(t testing.TB, ctx context.Context, program string, network *localnet.Network, nodes string, address func(i int) string, flags ...string) *service {
+// withPeers says how a service finds validators and nodes.
+type withPeers struct {
+	// nodes are the setting, p2p among them; empty means p2p alone.
+	nodes string
+	// address returns where validators are said to be; nil means where they are.
+	address func(i int) string
+	// settings are further ones of the network.
+	settings map[string]string
+}
+
+// startWithPeers starts a service that follows the P-Chain over P2P.
+func startWithPeers(t testing.TB, ctx context.Context, program string, network *localnet.Network, with withPeers, flags ...string) *service {
 	t.Helper()
+	if with.nodes == "" {
+		with.nodes = "p2p"
+	}
+	if with.address == nil {
+		with.address = network.StakingAddress
+	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "networks:\n  local:\n    genesis_file: %s\n    manual_peers:\n", genesisFile(t, ctx, network))
 	for i := range network.Stakers() {
 		nodeID, _, err := info.NewClient(network.Node(i).URL).GetNodeID(ctx)
 		require.NoError(t, err)
-		fmt.Fprintf(&text, "      - {node_id: %s, address: %q}\n", nodeID, address(i))
+		fmt.Fprintf(&text, "      - {node_id: %s, address: %q}\n", nodeID, with.address(i))
+	}
+	for key, value := range with.settings {
+		fmt.Fprintf(&text, "    %s: %q\n", key, value)
 	}
 	dir := t.TempDir()
 	if upgrades := network.Upgrades(); upgrades != nil {
@@ -80,9 +99,9 @@ func startWithPeers(t testing.TB, ctx context.Context, program string, network *
 	file := filepath.Join(dir, "quorate.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
 	began := time.Now()
-	s := startService(t, program, nodes, append([]string{"--record", "l1", "--config", file}, flags...)...)
+	s := startService(t, program, with.nodes, append([]string{"--record", "l1", "--config", file}, flags...)...)
 	s.networkID = network.ID
-	t.Logf("a service with the nodes %s is ready after %s", nodes, time.Since(began).Round(time.Millisecond))
+	t.Logf("a service with the nodes %s is ready after %s", with.nodes, time.Since(began).Round(time.Millisecond))
 	return s
 }
 

@@ -33,6 +33,8 @@ type PrivateOptions struct {
 	Standbys func() []store.StandbyStats
 	// Verify verifies the index; nil disables the endpoint.
 	Verify Verify
+	// Export exports checkpoints of the P-Chain; nil disables the endpoint.
+	Export Export
 	// Slots are where the indexes are rebuilt; none disables the endpoint.
 	Slots []*index.Slots
 	// Node serves the operator's node API below /ext and /{network}/ext; nil disables it.
@@ -49,8 +51,8 @@ type PrivateOptions struct {
 
 // NewPrivate returns the private router: /metrics, /healthz (the process is alive), /readyz (all networks are ready),
 // /readyz/{network} (the network is ready), /readyz/{network}/{subnetID} (enough validators of the subnet are
-// connected), /index (how far chains are indexed), POST /index/verify (see Verify), POST /index/rebuild, and a node's
-// /ext. No web page of another site may use it.
+// connected), /index (how far chains are indexed), POST /index/verify (see Verify), POST /index/rebuild, /checkpoint (see
+// Export), and a node's /ext. No web page of another site may use it.
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	pages, err := middleware.Pages(nil, o.AllowedHosts, forNode)
 	if err != nil {
@@ -120,6 +122,13 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	}
 	if o.Verify != nil {
 		e.POST("/index/verify", verifyIndex(o.Verify))
+	}
+	if o.Export != nil {
+		e.GET("/checkpoint", exportCheckpoint(o.Export, func(err error) {
+			if o.Log != nil {
+				o.Log.Warn("a checkpoint was not exported to its end", slog.Any("error", err))
+			}
+		}))
 	}
 	routeNode(e, o.Node, nil, o.Answers, func() middleware.BodyLimits { return middleware.BodyLimits{Time: 10 * time.Second} })
 	return e, nil

@@ -254,7 +254,7 @@ Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
 		DisableSuggestions: true,
 	}
 	root.SetVersionTemplate(describeVersion())
-	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newMeasure(), newIndex(), newStore(), newKeys(), newConfig(), newDoctor(), newHealth(), newMan(), newVersion())
+	root.AddCommand(newServe(), newDev(), newSign(), newVerify(), newMeasure(), newIndex(), newStore(), newCheckpoint(), newKeys(), newConfig(), newDoctor(), newHealth(), newMan(), newVersion())
 	root.SetOut(out) // which the completion command takes now
 	root.InitDefaultCompletionCmd()
 	root.SetHelpCommand(newHelp())

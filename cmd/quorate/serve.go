@@ -12,10 +12,13 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"quorate/internal/config"
+	"quorate/internal/peernode"
 	"quorate/internal/service"
+	"quorate/internal/service/logs"
 )
 
 func newServe() *cobra.Command {
@@ -61,17 +64,27 @@ are at --private-listen: /readyz, /ext/health and /metrics.`,
 				}
 			}
 			defer context.AfterFunc(cmd.Context(), func() { tell("STOPPING=1") })()
+			log, following := cmd.ErrOrStderr(), (func(string, peernode.Status))(nil)
+			if f, ok := log.(*os.File); ok && isatty.IsTerminal(f.Fd()) && c.LogFormat != logs.JSON {
+				c.LogFormat = logs.Text
+				shown := newFollowShow(f)
+				defer shown.close()
+				log, following = shown, shown.show
+			}
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)
 			return service.Run(cmd.Context(), service.Options{
-				Config: c, Version: version, Commit: buildSource().commit, Log: cmd.ErrOrStderr(),
+				Config: c, Version: version, Commit: buildSource().commit, Log: log, Following: following,
 				Reload: service.Reload{
 					Requests: hangups,
 					Read: func() (config.Config, []string) {
 						tell(reloading())
 						s := config.Read(cmd.Flags(), os.Environ())
 						s.CheckFiles()
+						if following != nil && s.Config.LogFormat == logs.Auto {
+							s.Config.LogFormat = logs.Text
+						}
 						return s.Config, slices.Collect(s.Placed())
 					},
 					Done: func() { tell("READY=1") },

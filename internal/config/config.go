@@ -187,6 +187,7 @@ func (n Network) check(name string, wrong func(format string, args ...any)) {
 		wrong("networks.%s.nodes is empty; name at least one node, such as http://127.0.0.1:9650, or p2p", name)
 	}
 	n.checkPeers(name, wrong)
+	n.checkCheckpoint(name, wrong)
 	if rounds := n.Ahead(); rounds < 0 || rounds > 256 {
 		wrong("networks.%s.ahead_rounds: %d is not between 0 and 256", name, rounds)
 	}
@@ -248,8 +249,28 @@ func (n Network) checkPeers(name string, wrong func(format string, args ...any))
 	}
 }
 
+// checkCheckpoint reports what is wrong with the checkpoint of a network.
+func (n Network) checkCheckpoint(name string, wrong func(format string, args ...any)) {
+	switch {
+	case n.Checkpoint == "" && n.CheckpointHash == "":
+	case !n.FollowsPeers():
+		wrong("networks.%s.checkpoint: only with p2p among nodes", name)
+	case n.Checkpoint == "":
+		wrong("networks.%s.checkpoint: it is missing with checkpoint_hash; name the file", name)
+	case n.CheckpointHash == "":
+		wrong("networks.%s.checkpoint_hash: it is missing; get the hash from a source that you trust: quorate checkpoint export printed it", name)
+	default:
+		if _, err := n.CheckpointID(); err != nil {
+			wrong("networks.%s.checkpoint_hash: %w", name, err)
+		}
+	}
+}
+
 // StoreFolder is the folder of the store in the data folder, beside those of networks.
 const StoreFolder = "store"
+
+// PChainFolder is the folder of the P-Chain's state in that of a network; see internal/peernode.
+const PChainFolder = "pchain"
 
 // KeyFile returns the path of the API keys in the data folder.
 func (c *Config) KeyFile() access.KeyFile {

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"quorate/handlers/data/times"
@@ -10,7 +12,14 @@ import (
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/socket"
 	"quorate/internal/chain/genesis"
+	"quorate/internal/peernode/checkpoint"
 )
+
+// begins reports whether a network has no state of the P-Chain yet.
+func (c *Config) begins(name string) bool {
+	_, err := os.Stat(filepath.Join(c.DataDir, name, PChainFolder, "CURRENT"))
+	return err != nil
+}
 
 // fileProblems are all that is wrong with the files that are named; each begins with the
 // name of a key.
@@ -36,6 +45,10 @@ func (c *Config) fileProblems() (all []error) {
 		if file := c.Networks[name].GenesisFile; file != "" {
 			_, err := genesis.FromFile(file)
 			check("networks."+name+".genesis_file", err)
+		}
+		if file := c.Networks[name].Checkpoint; file != "" && c.begins(name) {
+			_, err := checkpoint.ReadHeader(file)
+			check("networks."+name+".checkpoint", err)
 		}
 		if file := c.Networks[name].XChainTimes; file != "" {
 			f, err := times.Open(file)

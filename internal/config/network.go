@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -47,6 +48,10 @@ type Network struct {
 	// UpgradeFile has the upgrade times of a private network that is followed over the peer-to-peer network, as its nodes
 	// were started with (--upgrade-file); empty stands for the library's.
 	UpgradeFile string `yaml:"upgrade_file"`
+	// Checkpoint is a file with the state of the P-Chain to begin with, and CheckpointHash its hash in hex. They are used
+	// if the network is followed over the peer-to-peer network and has no state.
+	Checkpoint     string `yaml:"checkpoint"`
+	CheckpointHash string `yaml:"checkpoint_hash"`
 	// XChainTimes is a file with the times of X-Chain transactions and vertices from before
 	// Cortina; see package times.
 	XChainTimes string `yaml:"x_chain_times"`
@@ -61,6 +66,15 @@ type Network struct {
 // FollowsPeers reports whether the P-Chain is followed over the peer-to-peer network.
 func (n Network) FollowsPeers() bool {
 	return slices.ContainsFunc(n.Nodes, func(e Endpoint) bool { return e.URL == node.PeersEndpoint })
+}
+
+// CheckpointID returns CheckpointHash as an ID.
+func (n Network) CheckpointID() (id ids.ID, err error) {
+	b, err := hex.DecodeString(n.CheckpointHash)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("%q is not the hex of 32 bytes", n.CheckpointHash)
+	}
+	return ids.ID(b), nil
 }
 
 // RecordsLedger reports whether outputs, balances and stakes are indexed.

@@ -11,11 +11,13 @@ import (
 	"github.com/gorilla/rpc/v2"
 
 	"github.com/ava-labs/avalanchego/api/info"
+	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/platformvm/status"
 	"github.com/ava-labs/avalanchego/vms/proposervm"
 )
 
@@ -64,7 +66,8 @@ func (s *infoService) Upgrades(_ *http.Request, _ *struct{}, reply *upgrade.Conf
 }
 
 // offered are the methods of the P-Chain's API that the executed blocks decide. Others need a node: a transaction
-// cannot be issued here, and nobody measures uptimes.
+// cannot be issued here, and nobody measures uptimes. The index of outputs by address, which getUTXOs and getBalance read,
+// is incomplete if the state began with a checkpoint.
 var offered = set.Of(
 	"getBlock", "getBlockByHeight", "getHeight", "getProposedHeight", "getTimestamp", "getTx", "getTxStatus",
 	"getValidatorsAt", "getAllValidatorsAt", "getCurrentValidators", "getL1Validator", "getTotalStake", "getMinStake", "getCurrentSupply",
@@ -126,8 +129,11 @@ func (n *Node) serve(w *answer, r *http.Request, body []byte) {
 			return
 		}
 		n.servePChain(w, inner)
-		if method == "getCurrentValidators" {
+		switch method {
+		case "getCurrentValidators":
 			w.dropObserved()
+		case "getBlock", "getBlockByHeight", "getTx", "getTxStatus":
+			n.tellMissing(w, body)
 		}
 	default:
 		if chain, ok := epochOf(path, call.Method); ok {
@@ -190,9 +196,11 @@ func (n *Node) blockchain(name string) (ids.ID, bool) {
 }
 
 // refuse answers that there is no such method, as a node does.
-func refuse(w *answer, id json.RawMessage, message string) {
+func refuse(w *answer, id json.RawMessage, message string) { refuseWith(w, id, -32000, message) }
+
+func refuseWith(w *answer, id json.RawMessage, code int, message string) {
 	w.header.Set("Content-Type", "application/json; charset=utf-8")
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "error": map[string]any{"code": -32000, "message": message, "data": nil}, "id": id})
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "error": map[string]any{"code": code, "message": message, "data": nil}, "id": id})
 }
 
 // dropObserved removes from a list of validators what a node observes and an executed chain does not tell.
@@ -215,4 +223,36 @@ func (a *answer) dropObserved() {
 	reply["result"] = encoded
 	a.body.Reset()
 	_ = json.NewEncoder(&a.body).Encode(reply)
+}
+
+// tellMissing replaces the answer that there is no such block or transaction, if that can be because the state began with a
+// checkpoint. The code has clients ask the next node.
+func (n *Node) tellMissing(w *answer, body []byte) {
+	first := n.First()
+	if first == 0 {
+		return
+	}
+	var call struct {
+		Method string `json:"method"`
+		ID     json.RawMessage
+		Params json.RawMessage
+	}
+	var params struct{ Height *avajson.Uint64 }
+	var reply struct {
+		Error  *struct{ Message string }
+		Result struct{ Status status.Status }
+	}
+	if json.Unmarshal(body, &call) != nil || json.Unmarshal(w.body.Bytes(), &reply) != nil {
+		return // a refusal
+	}
+	if json.Unmarshal(call.Params, &params) != nil { // the only element of an array otherwise
+		_ = json.Unmarshal(bytes.TrimRight(bytes.TrimLeft(call.Params, "[ "), "] "), &params)
+	}
+	above := params.Height != nil && uint64(*params.Height) >= first
+	absent := reply.Error != nil && strings.HasSuffix(reply.Error.Message, database.ErrNotFound.Error())
+	if unknown := call.Method == "platform.getTxStatus" && reply.Error == nil && reply.Result.Status == status.Unknown; !unknown && !absent || above {
+		return
+	}
+	w.body.Reset()
+	refuseWith(w, call.ID, http.StatusNotFound, fmt.Sprintf("it is not known here: the state began with a checkpoint at height %d, and older blocks and transactions are only partly here; configure a node to look them up", first))
 }

@@ -51,12 +51,15 @@ type follower struct {
 	known  set.Set[ids.ID] // containers of executed blocks, not all
 	failed map[ids.NodeID]time.Time
 	told   time.Time // when progress was logged last
+	// unverified says that the state is that of a checkpoint, and that no believed block is known to descend from it.
+	unverified bool
 }
 
 func newFollower(n *Node, peers Peers, chain *pchainvm.Chain, db database.Database) *follower {
 	return &follower{
 		node: n, peers: peers, chain: chain, blocks: &spool{prefixdb.New([]byte("blocks"), db)},
 		known: set.Set[ids.ID]{}, failed: make(map[ids.NodeID]time.Time), told: time.Now(),
+		unverified: n.origin != nil && n.origin.Height == n.Status().Height,
 	}
 }
 
@@ -127,9 +130,15 @@ func (f *follower) step(ctx context.Context) error {
 		if f.known.Contains(tip) {
 			continue
 		}
-		if err := f.advance(ctx, descent{top: tip, wanted: tip}, p.holders[tip]); err != nil {
+		switch err := f.advance(ctx, descent{top: tip, wanted: tip}, p.holders[tip]); {
+		case err == nil:
+			f.unverified = false
+		case !errors.Is(err, errBelowCheckpoint):
 			return err
 		}
+	}
+	if f.unverified {
+		return errBelowCheckpoint
 	}
 	if p.behind {
 		if time.Since(f.node.Status().Confirmed) < tellAgain {
@@ -257,8 +266,13 @@ func (f *follower) fetch(ctx context.Context, d *descent, holders []ids.NodeID, 
 	if err == nil {
 		found, complete, err = descend(d, containers, last, height)
 	}
-	if errors.Is(err, errOther) {
+	switch {
+	case errors.Is(err, errOther) && f.unverified:
+		return nil, false, &fatalError{errOtherCheckpoint}
+	case errors.Is(err, errOther):
 		return nil, false, &fatalError{err}
+	case err == nil && f.unverified && d.height < height:
+		return nil, false, errBelowCheckpoint
 	}
 	if err == nil && len(found) == 0 && !complete {
 		err = errors.New("it sent no block")
@@ -356,6 +370,9 @@ func (f *follower) execute(ctx context.Context, from, to uint64) error {
 		}
 		if err == nil {
 			err = f.chain.Execute(ctx, b)
+		}
+		if err == nil {
+			err = f.node.offer(ctx, h)
 		}
 		if err != nil {
 			return &fatalError{err}

@@ -48,7 +48,9 @@ type Options struct {
 	Dir string
 	// Beacons are the nodes that decide about the tip at the beginning, with equal weight.
 	Beacons []ids.NodeID
-	Log     *slog.Logger
+	// Checkpoint is what to begin with if there is no state; nil means the genesis.
+	Checkpoint *Checkpoint
+	Log        *slog.Logger
 }
 
 // Node follows one network's P-Chain. It is safe for concurrent use.
@@ -58,11 +60,17 @@ type Node struct {
 	info     http.Handler
 	disputed prometheus.Counter
 	tips     *tips
+	origin   *origin        // what the state began with; nil means the genesis
+	fresh    bool           // Run has to import the checkpoint; only Run uses it
+	exports  sync.WaitGroup // ends before the state is closed
 
-	mu     sync.RWMutex
-	status Status          // guarded by mu
-	chain  *pchainvm.Chain // guarded by mu; nil unless Run runs
-	peers  Peers           // guarded by mu; with chain
+	mu        sync.RWMutex
+	status    Status          // guarded by mu
+	chain     *pchainvm.Chain // guarded by mu; nil unless Run runs
+	peers     Peers           // guarded by mu; with chain
+	ending    chan struct{}   // guarded by mu; with chain, and closed before it
+	exporting int             // guarded by mu
+	awaited   []*export       // guarded by mu
 }
 
 // Status is how far a Node is.
@@ -83,7 +91,8 @@ var ErrBehind = errors.New("the P-Chain is not executed to its tip")
 // stale is how long answers are given after the last confirmation of the tip.
 const stale = time.Minute
 
-// New returns a Node. It does nothing until Run.
+// New returns a Node. It does nothing until Run, but returns an error if the checkpoint is needed and is not of this
+// network.
 func New(o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -95,6 +104,9 @@ func New(o Options) (*Node, error) {
 		Name: "quorate_peernode_unconfirmed_tips_total",
 		Help: "Blocks that a node called its last accepted one although not enough of the stake had accepted them. New blocks are among them for a moment.",
 	})}
+	if err := n.findOrigin(); err != nil {
+		return nil, err
+	}
 	var err error
 	n.info, err = newInfo(n)
 	return n, err
@@ -122,7 +134,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 // Run opens the state and follows the chain until ctx ends. It returns nil then, and an error if the state cannot be
 // used.
 func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
-	db, err := openDatabase(n.o.Dir)
+	db, err := n.openState(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,20 +142,23 @@ func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
 	g := n.o.Genesis
 	chain, err := pchainvm.Open(ctx, pchainvm.Options{
 		Genesis: g.Bytes, NetworkID: g.NetworkID, AVAXAssetID: g.AVAXAssetID, XChainID: g.XChainID, CChainID: g.CChainID,
-		Upgrades: n.o.Upgrades, Database: prefixdb.New([]byte("state"), db),
+		Upgrades: n.o.Upgrades, Database: prefixdb.New(stateSection, db),
 	})
 	if err != nil {
 		return err
 	}
 	_, height, err := chain.LastAccepted(ctx)
 	if err == nil {
+		ending := make(chan struct{})
 		n.mu.Lock()
-		n.chain, n.peers, n.status = chain, peers, Status{Height: height}
+		n.chain, n.peers, n.ending, n.status = chain, peers, ending, Status{Height: height}
 		n.mu.Unlock()
 		err = newFollower(n, peers, chain, db).run(ctx)
 		n.mu.Lock() // waits for answers in progress
 		n.chain = nil
 		n.mu.Unlock()
+		close(ending)
+		n.exports.Wait()
 	}
 	return errors.Join(err, chain.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +31,7 @@ import (
 	"quorate/internal/index"
 	"quorate/internal/index/evm/metadata"
 	"quorate/internal/index/primary"
+	"quorate/internal/peernode/checkpoint"
 	"quorate/internal/service/hint"
 	"quorate/internal/service/network"
 	"quorate/internal/service/nodeapi"
@@ -106,9 +109,32 @@ func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCau
 			running.Go(func() { slots.Follow(life, n.process.log) })
 		}
 	}
+	if n.process.options.Following != nil {
+		running.Go(func() { n.tellFollowing(life) })
+	}
 	return func() {
 		end()
 		running.Wait()
+	}
+}
+
+// tellFollowing tells how far the P-Chains are that are followed without a node, until ctx ends.
+func (n *networks) tellFollowing(ctx context.Context) {
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, name := range n.names {
+			if opened := n.entries[name].open(); opened != nil {
+				if at, ok := opened.Following(); ok {
+					n.process.options.Following(name, at)
+				}
+			}
+		}
 	}
 }
 
@@ -352,6 +378,22 @@ func (n *networks) verify(ctx context.Context, name string, o primary.VerifyOpti
 	}
 	_, err := opened.Chains().Verify(ctx, o, tell)
 	return err
+}
+
+// export exports a checkpoint of a network's P-Chain, for the private surface. An empty name stands for the only network.
+func (n *networks) export(ctx context.Context, name string, height uint64, begin func(checkpoint.Header) io.Writer) error {
+	if name == "" && len(n.names) == 1 {
+		name = n.names[0]
+	}
+	e, ok := n.entries[name]
+	if !ok {
+		return handlers.ErrNotExecuted
+	}
+	opened := e.open()
+	if opened == nil {
+		return e.ready()
+	}
+	return opened.Export(ctx, height, begin)
 }
 
 // entry is one configured network.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"quorate/internal/config"
+	"quorate/internal/peernode"
 	"quorate/internal/service/hint"
 )
 
@@ -37,6 +38,8 @@ type Options struct {
 	Log io.Writer
 	// Reload says when the configuration is read again.
 	Reload Reload
+	// Following is called a few times a second with how far each P-Chain is that is followed without a node; may be nil.
+	Following func(network string, at peernode.Status)
 	// Started is called once the service accepts requests; may be nil.
 	Started func(Addresses)
 }

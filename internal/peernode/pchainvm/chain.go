@@ -61,6 +61,7 @@ type Chain struct {
 	ctx     *snow.Context
 	lock    sync.Locker // that of ctx, which the VM's API takes too
 	vm      *platformvm.VM
+	db      database.Database
 	handler http.Handler
 }
 
@@ -78,6 +79,7 @@ func Open(ctx context.Context, o Options) (*Chain, error) {
 		}
 	}
 	c := &Chain{
+		db: o.Database,
 		ctx: &snow.Context{
 			NetworkID: o.NetworkID, SubnetID: constants.PrimaryNetworkID, ChainID: constants.PlatformChainID,
 			NodeID: ids.EmptyNodeID, PublicKey: secret.PublicKey(), NetworkUpgrades: o.Upgrades,

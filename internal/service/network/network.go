@@ -296,7 +296,7 @@ func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registere
 		Beside:        o.beside,
 		Shared:        o.Leases != nil && !o.beside,
 		Projections:   []index.Projection[*pchain.Block]{l1.NewProjection(n.ID)},
-		Start:         o.Config.IndexFrom,
+		Start:         firstIndexed(o),
 		Metrics:       metrics,
 		Log:           o.Log,
 		Recorded: func() {

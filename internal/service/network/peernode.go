@@ -1,8 +1,10 @@
 package network
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -10,9 +12,12 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/upgrade"
 
+	"quorate/handlers"
 	"quorate/handlers/networks"
 	"quorate/internal/chain/genesis"
+	"quorate/internal/config"
 	"quorate/internal/peernode"
+	"quorate/internal/peernode/checkpoint"
 )
 
 // Followed returns nil unless the P-Chain is followed over the peer-to-peer network and is not executed to its tip.
@@ -21,6 +26,14 @@ func (n *Network) Followed() error {
 		return nil
 	}
 	return n.peerNode.Ready()
+}
+
+// Following returns how far the P-Chain is. ok is false unless it is followed over the peer-to-peer network.
+func (n *Network) Following() (at peernode.Status, ok bool) {
+	if n.peerNode == nil {
+		return at, false
+	}
+	return n.peerNode.Status(), true
 }
 
 // newPeerNode returns what follows the P-Chain over the peer-to-peer network.
@@ -42,13 +55,45 @@ func newPeerNode(o Options) (*peernode.Node, error) {
 	}
 	dir := ""
 	if o.Dir != "" {
-		dir = filepath.Join(o.Dir, "pchain")
+		dir = filepath.Join(o.Dir, config.PChainFolder)
 	}
 	upgrades, err := configuredUpgrades(g.NetworkID, o.Config.UpgradeFile)
 	if err != nil {
 		return nil, err
 	}
-	return peernode.New(peernode.Options{Genesis: g, Upgrades: upgrades, Dir: dir, Beacons: beacons, Log: o.Log})
+	begin, err := configuredCheckpoint(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	return peernode.New(peernode.Options{Genesis: g, Upgrades: upgrades, Dir: dir, Beacons: beacons, Checkpoint: begin, Log: o.Log})
+}
+
+// configuredCheckpoint returns the checkpoint to begin with, nil if there is none.
+func configuredCheckpoint(c config.Network) (*peernode.Checkpoint, error) {
+	if c.Checkpoint == "" {
+		return nil, nil
+	}
+	hash, err := c.CheckpointID()
+	return &peernode.Checkpoint{File: c.Checkpoint, Hash: hash}, err
+}
+
+// Export writes a checkpoint of the P-Chain; see peernode.Node. The error is handlers.ErrNotExecuted if the P-Chain is
+// not followed over the peer-to-peer network.
+func (n *Network) Export(ctx context.Context, height uint64, begin func(checkpoint.Header) io.Writer) error {
+	if n.peerNode == nil {
+		return handlers.ErrNotExecuted
+	}
+	_, err := n.peerNode.Export(ctx, height, begin)
+	return err
+}
+
+// firstIndexed returns the first P-Chain height that can be indexed. Peers have no blocks for the index from before a
+// checkpoint.
+func firstIndexed(o Options) uint64 {
+	if o.peerNode != nil && len(o.Config.Nodes) == 1 && o.peerNode.First() > 0 {
+		return max(o.Config.IndexFrom, o.peerNode.First()+1)
+	}
+	return o.Config.IndexFrom
 }
 
 // configuredGenesis returns the genesis of the configured file, or of the public network of the name.
