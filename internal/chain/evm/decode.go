@@ -8,6 +8,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/core/types"
 	"github.com/ava-labs/libevm/crypto"
 	"github.com/ava-labs/libevm/rlp"
 )
@@ -302,21 +303,24 @@ func (d *decoder) readReceipt(s *jsonScanner, at int) {
 		s.fail("receipt %d lacks its status, hash, gas or logs", at)
 	}
 	if s.err == nil && !d.receipts.unknown {
-		d.derived(s, at, sum.gas, offered)
+		d.derived(s, at, &sum, offered)
 	}
 	if tx.To == nil && tx.Created == (common.Address{}) {
 		tx.Created = crypto.CreateAddress(tx.From, tx.Nonce)
 	}
 }
 
-// derived fails if a field that follows from the transaction and the receipts root is wrong. gas is the cumulative gas of
-// the receipt, offered the transaction's gas price before that of the receipt replaced it.
-func (d *decoder) derived(s *jsonScanner, at int, gas uint64, offered uint256.Int) {
+// derived fails if a field that follows from the transaction and the receipts root is wrong. offered is the transaction's
+// gas price before that of the receipt replaced it.
+func (d *decoder) derived(s *jsonScanner, at int, sum *receiptSum, offered uint256.Int) {
 	tx := &d.block.Transactions[at]
-	if gas-d.gas != tx.GasUsed {
-		s.fail("receipt %d has %d gas used, want %d", at, tx.GasUsed, gas-d.gas)
+	if sum.gas-d.gas != tx.GasUsed {
+		s.fail("receipt %d has %d gas used, want %d", at, tx.GasUsed, sum.gas-d.gas)
 	}
-	d.gas = gas
+	d.gas = sum.gas
+	if d.settled && sum.bloom != bloomOf(tx.Logs) { // otherwise the root covers both
+		s.fail("the logs of receipt %d are not those of its bloom", at)
+	}
 	if want := crypto.CreateAddress(tx.From, tx.Nonce); tx.To == nil && tx.Created != (common.Address{}) && tx.Created != want {
 		s.fail("receipt %d has the contract address %s, want %s", at, tx.Created, want)
 	}
@@ -332,6 +336,16 @@ func (d *decoder) derived(s *jsonScanner, at int, gas uint64, offered uint256.In
 	if !tx.GasPrice.Eq(&price) {
 		s.fail("receipt %d has the gas price %s, want %s", at, tx.GasPrice.Dec(), price.Dec())
 	}
+}
+
+func bloomOf(logs []Log) (bloom types.Bloom) {
+	for i := range logs {
+		bloom.Add(logs[i].Address[:])
+		for j := range logs[i].Topics {
+			bloom.Add(logs[i].Topics[j][:])
+		}
+	}
+	return bloom
 }
 
 // same fails if a part belongs to another block or transaction.
