@@ -205,3 +205,87 @@ func TestProven(t *testing.T) {
 	s.awaitProof(ctx, evmPath, "evm-43112", last)
 	t.Logf("all after %s", time.Since(start))
 }
+
+// dropLogAndBloom drops the log so that only the receipts root tells.
+func dropLogAndBloom(call proxy.Call, result json.RawMessage) json.RawMessage {
+	return changed(dropLog(call, result), func(receipts []map[string]any) []map[string]any {
+		for _, r := range receipts {
+			if logs, ok := r["logs"].([]any); ok && len(logs) == 0 {
+				r["logsBloom"] = "0x" + strings.Repeat("00", 256)
+			}
+		}
+		return receipts
+	})
+}
+
+// TestProvenHelicon indexes the C-Chain since Helicon, whose headers have the receipts roots of settled ancestors. Wrong
+// receipts are indexed until their root is known, and never proven.
+func TestProvenHelicon(t *testing.T) {
+	program := heliconNode(t)
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	start := time.Now()
+	network := localnet.StartWith(t, localnet.Options{
+		Stakers: 3, Program: program, Upgrades: upgradesUntil("helicon"),
+		ChainConfig: `{"apis": ["web3","net","txpool","price","chain","tx","subscription","avalanche","trace"], "pruning-enabled": false, "state-sync-enabled": false, "trie-clean-cache": 16, "snapshot-cache": 16}`,
+	})
+	node := network.Node(0).URL
+	c := newCChain(t, ctx, node)
+	// A block settles those that were executed seconds before it.
+	send := func(text string) uint64 { return c.await(ctx, c.sendByContract(ctx, []byte(text))).BlockNumber.Uint64() }
+	settle := func(height uint64) (last uint64) {
+		for {
+			last = send("later")
+			var block struct{ SettledHeight hexutil.Uint64 }
+			require.NoError(t, c.client.Client().CallContext(ctx, &block, "eth_getBlockByNumber", hexutil.Uint64(last), false))
+			if uint64(block.SettledHeight) >= height {
+				return last
+			}
+			time.Sleep(time.Second)
+		}
+	}
+	first := send("first")
+	last := settle(first)
+	t.Logf("settled after %s", time.Since(start))
+	provider := proxy.Start(t, node)
+	s := startService(t, buildService(t), provider.URL, "--ahead-rounds", "0")
+	t.Logf("ready after %s", time.Since(start))
+	const chain = "evm-43112"
+	s.awaitEVM(ctx, last)
+	s.awaitProof(ctx, evmPath, chain, first)
+	proof := s.indexStatus(chain).Proof
+	require.Equal(t, []uint64{0, last}, []uint64{proof.From, proof.Height})
+	require.Less(t, proof.To, last, "the receipts of the last block await their root")
+
+	// Logs without their bloom are found out at once.
+	provider.Set(onC(lie{method: "eth_getBlockReceipts", change: dropLog}))
+	block := send("a dropped log")
+	require.Eventually(t, func() bool { return strings.Contains(s.indexStatus(chain).Error, "are not those of its bloom") }, 30*time.Second, 50*time.Millisecond)
+	provider.Set()
+	s.awaitEVM(ctx, block)
+
+	t.Logf("the dropped log is indexed after %s", time.Since(start))
+
+	// Receipts that fit themselves are found out by the header that settles them.
+	provider.Set(onC(lie{method: "eth_getBlockReceipts", change: dropLogAndBloom}))
+	block = send("a dropped log with its bloom")
+	s.awaitEVM(ctx, block)
+	provider.Set()
+	_, proven := s.heights(ctx, evmPath)
+	require.Less(t, proven, block)
+	settle(settle(block)) // the blocks after it as well
+	t.Logf("settled the wrong block after %s", time.Since(start))
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.indexStatus(chain).Note, "differ from the root in a later block")
+	}, 30*time.Second, 50*time.Millisecond, "%+v", s.indexStatus(chain))
+	require.Contains(t, s.output(), "receipts of the index differ from the receipts root in a later block")
+	require.EqualValues(t, 1, s.metric("quorate_evm_proof_failures_total", `reason="RECEIPTS_DIFFER"`))
+
+	// Blocks from there on are proven, the wrong one is not.
+	s.stop()
+	s.start()
+	require.Eventually(t, func() bool { return s.indexStatus(chain).Proof != nil }, 30*time.Second, 50*time.Millisecond)
+	require.Greater(t, s.indexStatus(chain).Proof.From, block)
+	t.Logf("all after %s", time.Since(start))
+}
