@@ -130,6 +130,12 @@ func (p Progress) Show(h http.Header) {
 	}
 }
 
+// Unproven removes what Show said of proven blocks, from an answer with parts that no proof covers.
+func Unproven(h http.Header) {
+	h.Del("Proven-From")
+	h.Del("Proven-Height")
+}
+
 // Explain converts err to the error for the client. request is the context of the client's request; particular
 // converts errors of the index.
 func Explain(request context.Context, err error, particular func(error) error) error {
