@@ -118,15 +118,17 @@ func New(o Options) (*Anchor, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	labels := prometheus.Labels{"chain": o.Chain}
 	a := &Anchor{
 		o: o, log: o.Log.With(slog.String("chain", o.Chain)),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name:        "quorate_evm_proof_failures_total",
 			Help:        "Failures to prove the index of an EVM chain, by reason: the code of the round that did not sign a block's hash, HASH_DIFFERS for an index that has another block than the signed one, or RECEIPTS_DIFFER for receipts without the root that a later block has.",
-			ConstLabels: labels,
+			ConstLabels: prometheus.Labels{"chain": o.Chain},
 		}, []string{"reason"}),
-		proven: prometheus.NewDesc("quorate_evm_proven_height", "Height up to which the index of an EVM chain is proven by stake; nothing if it is not.", nil, labels),
+		proven: prometheus.NewDesc("quorate_evm_proven_height", "Height up to which the index of an EVM chain is proven by stake; nothing if it is not.", nil, prometheus.Labels{"chain": o.Chain}),
+	}
+	for _, reason := range []string{reasonHash, reasonReceipts} {
+		a.failures.WithLabelValues(reason) // from 0 on, for alerts
 	}
 	if err := o.Metrics.Register(a); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
