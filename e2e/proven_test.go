@@ -233,7 +233,9 @@ func TestProvenHelicon(t *testing.T) {
 	node := network.Node(0).URL
 	c := newCChain(t, ctx, node)
 	// A block settles those that were executed seconds before it.
-	send := func(text string) uint64 { return c.await(ctx, c.sendByContract(ctx, []byte(text))).BlockNumber.Uint64() }
+	send := func(text string) uint64 {
+		return c.await(ctx, c.sendByContract(ctx, []byte(text))).BlockNumber.Uint64()
+	}
 	settle := func(height uint64) (last uint64) {
 		for {
 			last = send("later")

@@ -48,7 +48,7 @@ func (a *API) getTransaction(ctx context.Context, r operation.Request, of *Chain
 		return err
 	}
 	if !whole {
-		covered := false
+		var covered bool
 		if found, covered, err = fetchDetails(ctx, of, &found.Transaction); err != nil {
 			return fmt.Errorf("asking for transaction %s: %w", hash, err)
 		}

@@ -220,12 +220,12 @@ func TestRecordedBlockDerived(t *testing.T) {
 			continue
 		}
 		block := b.answer(t)
-		try := func(what, old, new, want string) {
+		try := func(what, from, to, want string) {
 			t.Helper()
-			a := Answers{Block: encode(t, block), Receipts: []byte(strings.Replace(string(b.receipts), old, new, 1))}
+			a := Answers{Block: encode(t, block), Receipts: []byte(strings.Replace(string(b.receipts), from, to, 1))}
 			if what == "sender" {
 				all := maps.Clone(block)
-				all["transactions"] = json.RawMessage(strings.Replace(string(encode(t, b.transactions)), old, new, 1))
+				all["transactions"] = json.RawMessage(strings.Replace(string(encode(t, b.transactions)), from, to, 1))
 				a = Answers{Block: encode(t, all), Receipts: b.receipts}
 			} else if string(a.Receipts) == string(b.receipts) {
 				return

@@ -419,21 +419,6 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	return e, nil
 }
 
-// newAnchor returns what proves the index of a chain.
-func (r *evmIndexes) newAnchor(e *evmIndex, read *evm.Index, blockchainID ids.ID) (*anchor.Anchor, error) {
-	o := anchor.Options{
-		NetworkID: r.networkID, BlockchainID: blockchainID, Chain: e.name, Signer: r.signer, Index: read, Store: r.store, Metrics: r.metrics, Log: r.log,
-		Near: func() bool {
-			status := e.pipeline.Status()
-			return status.CaughtUp && status.Lag() <= index.NearTip
-		},
-	}
-	if r.slots != nil {
-		o.Slot = r.slots.Switches
-	}
-	return anchor.New(o)
-}
-
 // describe returns what the index of the P-Chain says of a blockchain, nil if it does not have it.
 func (r *evmIndexes) describe(ctx context.Context, id ids.ID) (*handler.Description, error) {
 	blockchains, _, ok := r.registry()
