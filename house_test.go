@@ -24,7 +24,7 @@ var floors = map[string]int{
 	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1, "internal/peernode": 1,
 	"aggregator": 2, "internal/index": 2,
-	"internal/webhook": 3,
+	"internal/webhook": 3, "internal/anchor": 3,
 	"handlers":         4, "internal/simnet": 4, "internal/measure": 4,
 	"internal/config":  5,
 	"internal/service": 6,

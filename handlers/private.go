@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -170,6 +172,21 @@ type ChainStatus struct {
 	Needs string `json:"needs,omitempty"`
 	// Note is a remark about the whole index.
 	Note string `json:"note,omitempty"`
+	// Proof states which blocks are proven by stake, if any are.
+	Proof *ChainProof `json:"proof,omitempty"`
+}
+
+// ChainProof states which blocks of an index are proven by stake: transactions, receipts and logs of the blocks From to To
+// follow from the hash of the block at Height, which is the payload of the signed message.
+type ChainProof struct {
+	From          uint64 `json:"from"`
+	To            uint64 `json:"to"`
+	Height        uint64 `json:"height"`
+	Hash          string `json:"hash"`
+	SignedMessage string `json:"signedMessage"`
+	// SigningSubnetID and PChainHeight name the validator set.
+	SigningSubnetID ids.ID `json:"signingSubnetId"`
+	PChainHeight    uint64 `json:"pChainHeight"`
 }
 
 func newChainStatus(s index.Status) ChainStatus {
@@ -177,6 +194,12 @@ func newChainStatus(s index.Status) ChainStatus {
 	if !s.FailingSince.IsZero() {
 		since := s.FailingSince.UTC().Truncate(time.Second)
 		c.FailingSince = &since
+	}
+	if p := s.Proof; p != nil {
+		c.Proof = &ChainProof{
+			From: p.From, To: p.To, Height: p.Height, Hash: "0x" + hex.EncodeToString(p.Hash[:]), SignedMessage: "0x" + hex.EncodeToString(p.Message),
+			SigningSubnetID: p.SigningSubnetID, PChainHeight: p.PChainHeight,
+		}
 	}
 	if s.State == index.Rebuilding {
 		c.Rebuilt = s.Rebuilt()

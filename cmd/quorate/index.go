@@ -49,6 +49,9 @@ func newIndexStatus() *cobra.Command {
   quorate index status --follow            # until all are at the tip, with progress
   quorate index status --server http://127.0.0.1:8081 --json
 
+Blocks of EVM chains are proven by stake if their transactions, receipts and logs follow
+from a block hash that validators signed. --json prints the signed message.
+
 States: idle (no node has answered yet), rebuilding, catching up, following (at the
 tip), retrying (a request failed and is repeated), waiting (the nodes lack data that the
 index needs; the line says what to do), stalled (a failure since it was following),
@@ -185,6 +188,9 @@ func describe(c handlers.ChainStatus) string {
 	if c.State == index.CatchingUp && c.BlocksPerSecond > 0 {
 		left := time.Duration(float64(c.Lag) / c.BlocksPerSecond * float64(time.Second)).Round(time.Second)
 		text += fmt.Sprintf(", %.0f blocks/s, %s left", c.BlocksPerSecond, left)
+	}
+	if p := c.Proof; p != nil {
+		text += fmt.Sprintf(", blocks %d to %d proven by stake", p.From, p.To)
 	}
 	if c.Note != "" {
 		text += " (" + c.Note + ")"

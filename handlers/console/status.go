@@ -64,6 +64,9 @@ type chainView struct {
 	BlocksPerSecond float64     `json:"blocksPerSecond"`
 	Failing         string      `json:"failing,omitempty"`
 	Needs           string      `json:"needs,omitempty"`
+	// ProvenFrom and ProvenTo are the blocks that are proven by stake; absent if none are.
+	ProvenFrom *uint64 `json:"provenFrom,omitempty"`
+	ProvenTo   *uint64 `json:"provenTo,omitempty"`
 }
 
 func (c *Console) readStatus() (any, error) {
@@ -92,6 +95,9 @@ func (c *Console) readStatus() (any, error) {
 			}
 			if s.TipKnown {
 				w.Tip = &s.Tip
+			}
+			if p := s.Proof; p != nil {
+				w.ProvenFrom, w.ProvenTo = &p.From, &p.To
 			}
 			v.Chains = append(v.Chains, w)
 		}

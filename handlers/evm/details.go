@@ -11,6 +11,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/operation"
+	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
@@ -47,27 +48,32 @@ func (a *API) getTransaction(ctx context.Context, r operation.Request, of *Chain
 		return err
 	}
 	if !whole {
-		if found, err = fetchDetails(ctx, of, &found.Transaction); err != nil {
+		var covered bool
+		if found, covered, err = fetchDetails(ctx, of, &found.Transaction); err != nil {
 			return fmt.Errorf("asking for transaction %s: %w", hash, err)
+		}
+		if !covered {
+			reply.Unproven(r.Response().Header())
 		}
 	}
 	return a.showDetails(ctx, r, of, found)
 }
 
 // fetchDetails returns an indexed transaction with its effects from the chain's node. It verifies that the node returns
-// the indexed block. The internal transactions are unknown if the node does not trace the block.
-func fetchDetails(ctx context.Context, of *Chain, tx *evm.Transaction) (*evm.TransactionDetails, error) {
+// the indexed block. covered reports whether the roots in the block's header cover the transaction and its logs; since
+// Helicon they do not cover logs. The internal transactions are unknown if the node does not trace the block.
+func fetchDetails(ctx context.Context, of *Chain, tx *evm.Transaction) (d *evm.TransactionDetails, covered bool, err error) {
 	block, err := fetchBlock(ctx, of.Node, &tx.Block, true)
 	if errors.Is(err, node.ErrNoTraces) || errors.Is(err, node.ErrTraceRefused) || errors.Is(err, chain.ErrInconsistent) {
 		block, err = fetchBlock(ctx, of.Node, &tx.Block, false)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if int(tx.Index) >= len(block.Transactions) || block.Transactions[tx.Index].Hash != tx.Hash {
-		return nil, fmt.Errorf("%w: block %d has no transaction %s at index %d", chain.ErrInconsistent, tx.Block.Number, tx.Hash, tx.Index)
+		return nil, false, fmt.Errorf("%w: block %d has no transaction %s at index %d", chain.ErrInconsistent, tx.Block.Number, tx.Hash, tx.Index)
 	}
-	return evm.DetailsOf(block, int(tx.Index)), nil
+	return evm.DetailsOf(block, int(tx.Index)), !block.Unhashed && !block.Unchecked && block.Settled == nil, nil
 }
 
 // fetchBlock returns an indexed block from a node.

@@ -435,6 +435,9 @@ func currentICM(c echo.Context, chains []*Chain) error {
 			last = p
 		}
 	}
+	if len(chains) > 1 {
+		last.Proof = nil // it is that of one chain
+	}
 	if len(chains) > 0 {
 		last.Show(c.Response().Header())
 	}

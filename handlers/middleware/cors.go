@@ -22,7 +22,7 @@ func CORS(origins ...string) echo.MiddlewareFunc {
 			"X-Data-Api-Key", "X-Glacier-Api-Key", "X-App-Component",
 		},
 		ExposeHeaders: []string{
-			echo.HeaderXRequestID, "Indexed-From", "Indexed-Height", "Indexed-Timestamp", "Indexed-Lag", "Indexed-State", "Signing-Summary", "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
+			echo.HeaderXRequestID, "Indexed-From", "Indexed-Height", "Indexed-Timestamp", "Indexed-Lag", "Indexed-State", "Proven-From", "Proven-Height", "Signing-Summary", "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
 		},
 		MaxAge: 7200, // seconds; the maximum that browsers honour
 	})

@@ -64,6 +64,9 @@ func (o *Operation) responses() map[string]any {
 	for _, name := range []string{"From", "Height", "Timestamp", "Lag", "State"} {
 		headers["Indexed-"+name] = reference("headers", "indexed"+name)
 	}
+	if strings.Contains(o.Path, "{chainId}") {
+		headers["Proven-From"], headers["Proven-Height"] = reference("headers", "provenFrom"), reference("headers", "provenHeight")
+	}
 	if o.Partial {
 		headers["Indexed-Without"] = reference("headers", "indexedWithout")
 	}

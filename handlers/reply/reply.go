@@ -38,11 +38,13 @@ type Progress struct {
 	Err error
 	// Needs states what the operator must do before indexing resumes, empty if nothing. Clients get it.
 	Needs string
+	// Proof is nil if no indexed blocks are proven by stake.
+	Proof *index.Proof
 }
 
 // ProgressOf returns the progress of an index with status, without Height and Time.
 func ProgressOf(status index.Status) Progress {
-	p := Progress{From: status.From, Lag: status.Lag(), CaughtUp: status.CaughtUp, Stopped: status.State == index.Stopped, Err: status.Err, Needs: status.Needs()}
+	p := Progress{From: status.From, Lag: status.Lag(), CaughtUp: status.CaughtUp, Stopped: status.State == index.Stopped, Err: status.Err, Needs: status.Needs(), Proof: status.Proof}
 	if status.Next < status.Kept {
 		p.Rebuilding, p.Rebuilt = true, status.Rebuilt()
 	}
@@ -120,6 +122,18 @@ func (p Progress) Show(h http.Header) {
 		state = index.CatchingUp
 	}
 	h.Set("Indexed-State", string(state))
+	if p.Proof != nil {
+		if p.Proof.From > p.From {
+			h.Set("Proven-From", strconv.FormatUint(p.Proof.From, 10))
+		}
+		h.Set("Proven-Height", strconv.FormatUint(p.Proof.To, 10))
+	}
+}
+
+// Unproven removes what Show said of proven blocks, from an answer with parts that no proof covers.
+func Unproven(h http.Header) {
+	h.Del("Proven-From")
+	h.Del("Proven-Height")
 }
 
 // Explain converts err to the error for the client. request is the context of the client's request; particular

@@ -10,6 +10,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/reply"
+	"quorate/internal/index"
 	"quorate/internal/store"
 )
 
@@ -20,4 +21,23 @@ func TestStoreAway(t *testing.T) {
 	require.True(t, errors.As(err, &told))
 	require.Equal(t, http.StatusServiceUnavailable, told.Status)
 	require.NotContains(t, told.Message, "secret")
+}
+
+// TestProven shows which blocks are proven, if any are.
+func TestProven(t *testing.T) {
+	p := reply.Progress{From: 5, Height: 20}
+	h := make(http.Header)
+	p.Show(h)
+	require.Empty(t, h.Values("Proven-Height"))
+	p.Proof = &index.Proof{From: 5, To: 18, Height: 20}
+	p.Show(h)
+	require.Equal(t, "18", h.Get("Proven-Height"))
+	require.Empty(t, h.Values("Proven-From"), "all blocks from the first one on")
+	p.Proof.From = 7
+	p.Show(h)
+	require.Equal(t, "7", h.Get("Proven-From"))
+	reply.Unproven(h)
+	require.Empty(t, h.Values("Proven-Height"))
+	require.Empty(t, h.Values("Proven-From"))
+	require.Equal(t, "20", h.Get("Indexed-Height"))
 }

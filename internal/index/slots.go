@@ -123,6 +123,9 @@ func (s *Slots) Refresh(ctx context.Context) error {
 	return err
 }
 
+// Switches returns how often the slots were switched, as of the last Refresh.
+func (s *Slots) Switches() uint64 { return s.switches.Load() }
+
 // Store returns the store that readers and writers must use.
 func (s *Slots) Store() store.Store { return s.Over(s.raw) }
 

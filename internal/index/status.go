@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/internal/store"
 )
 
@@ -67,6 +69,22 @@ type Status struct {
 	// Gaps is how many blocks are indexed without a part that a node did not give, such as
 	// call traces, and wait for it.
 	Gaps uint64
+	// Proof is nil if no blocks are proven by stake.
+	Proof *Proof
+}
+
+// Proof states which blocks of an EVM chain's index are proven by stake: their transactions, receipts and logs follow from
+// a block hash that validators signed. See package anchor.
+type Proof struct {
+	// From and To are the first and the last proven block.
+	From, To uint64
+	// Height and Hash are those of the block that validators signed. Message is the signed Warp message. The validator set
+	// is that of SigningSubnetID at PChainHeight.
+	Height          uint64
+	Hash            ids.ID
+	Message         []byte
+	SigningSubnetID ids.ID
+	PChainHeight    uint64
 }
 
 // Needs returns what the nodes lack and what the operator must do, empty if the index goes on

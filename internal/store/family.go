@@ -163,6 +163,10 @@ var (
 	FamilyEVMActor      = twins(101, "evm_actor")
 	FamilyEVMLastActive = twins(102, "evm_last_active")
 
+	// FamilyEVMChecked says which blocks at the end of a chain were checked against hashes and roots: k is empty. With the
+	// height as k, it holds the receipts that no later block has settled yet.
+	FamilyEVMChecked = twins(107, "evm_checked")
+
 	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
 	// is network ID, blockchain and contract.
 

@@ -56,6 +56,7 @@ function card(c) {
       figure("Blocks indexed", number(c.next - c.from)),
       figure("Height of the tip", c.tip === null ? "not known" : number(c.tip)),
       figure("Blocks behind", c.tip === null ? "not known" : number(c.lag)),
+      ...(c.provenTo === undefined ? [] : [figure("Proven by stake", `${number(c.provenFrom)} to ${number(c.provenTo)}`)]),
       // At the tip the rate is that of the time before it.
       ...(c.state === "following" ? [] : [figure("Blocks a second", c.blocksPerSecond.toFixed(c.blocksPerSecond < 10 ? 1 : 0)), figure("Time left", left)])));
 }

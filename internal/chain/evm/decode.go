@@ -8,6 +8,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/ava-labs/libevm/common"
+	"github.com/ava-labs/libevm/core/types"
 	"github.com/ava-labs/libevm/crypto"
 	"github.com/ava-labs/libevm/rlp"
 )
@@ -35,9 +36,10 @@ type Answers struct {
 }
 
 // Decode parses a block and verifies that its parts belong together and are complete: it checks the header's hash, and
-// the transactions and receipts roots unless the node omitted fields that the roots need (Block.Unchecked). Since
-// Helicon a C-Chain header's receipts root covers settled blocks; Decode does not check it. The result does not refer
-// to the answers. Errors wrap ErrInconsistent.
+// the transactions and receipts roots unless the node omitted fields that the roots need (Block.Unchecked). It also checks
+// what the roots imply: senders, the gas of each transaction, created contracts, log indexes, and effective gas prices.
+// Since Helicon a C-Chain header's receipts root covers settled blocks: Decode encodes the receipts and leaves the check,
+// and that of gas prices, to its caller. The result does not refer to the answers. Errors wrap ErrInconsistent.
 func Decode(a Answers) (*Block, error) {
 	d := decoder{block: new(Block), logs: -1, confirmed: a.Confirmed}
 	d.transactions.buffer, d.receipts.buffer = rlp.NewEncoderBuffer(nil), rlp.NewEncoderBuffer(nil)
@@ -59,6 +61,12 @@ func Decode(a Answers) (*Block, error) {
 	}
 	d.block.Traced = a.Traces != nil || len(d.block.Transactions) == 0
 	d.block.Unchecked = d.transactions.unknown || d.receipts.unknown
+	if d.settled && !d.receipts.unknown {
+		d.block.Receipts = make([][]byte, len(d.receipts.ends))
+		for i := range d.block.Receipts {
+			d.block.Receipts[i] = d.receipts.at(i)
+		}
+	}
 	return d.block, nil
 }
 
@@ -89,6 +97,8 @@ type decoder struct {
 	transactions, receipts items
 	roots                  [2]common.Hash // of transactions and receipts, from the header
 	settled                bool           // the receipts root covers other blocks
+	gas                    uint64         // cumulative, of the last receipt
+	sparse                 bool           // log indexes are left out
 }
 
 func (d *decoder) readBlock(s *jsonScanner) {
@@ -117,15 +127,17 @@ func (d *decoder) readBlock(s *jsonScanner) {
 		return
 	}
 	h.tell(s, b)
-	if hash, _ := h.hash(); hash != b.Hash && (d.confirmed == nil || *d.confirmed != b.Hash) {
-		s.fail("%w: computed %s, want %s", ErrHash, hash, b.Hash)
+	if hash, _ := h.hash(); hash != b.Hash {
+		if b.Unhashed = true; d.confirmed == nil || *d.confirmed != b.Hash {
+			s.fail("%w: computed %s, want %s", ErrHash, hash, b.Hash)
+		}
 	}
 	for i := range b.Transactions {
 		if tx := &b.Transactions[i]; tx.Hash == (common.Hash{}) {
 			s.fail("transaction %d has no hash", i)
 		}
 	}
-	d.settled = h.has[settledField]
+	d.settled = b.Settled != nil
 	if s.err == nil && h.has[transactionsField] && h.has[receiptsField] {
 		d.roots = [2]common.Hash{common.BytesToHash(h.fields[transactionsField]), common.BytesToHash(h.fields[receiptsField])}
 		d.transactions.check(s, "transactions", d.roots[0])
@@ -165,6 +177,10 @@ func (h *header) tell(s *jsonScanner, b *Block) {
 	}
 	b.GasLimit = new(uint256.Int).SetBytes(h.fields[gasLimitField]).Uint64()
 	b.GasCost.SetBytes(h.fields[gasCostField])
+	if h.has[settledField] && len(h.fields[settledField]) <= 8 {
+		settled := new(uint256.Int).SetBytes(h.fields[settledField]).Uint64()
+		b.Settled = &settled
+	}
 	if h.has[delayField] && len(h.fields[delayField]) <= 8 {
 		excess := new(uint256.Int).SetBytes(h.fields[delayField]).Uint64()
 		b.MinDelayExcess = &excess
@@ -238,12 +254,16 @@ func (d *decoder) readReceipts(s *jsonScanner) {
 	if s.err == nil && !d.settled {
 		d.receipts.check(s, "receipts", d.roots[1])
 	}
+	if s.err == nil && d.sparse && !d.receipts.unknown {
+		s.fail("the log indexes are not consecutive")
+	}
 }
 
 func (d *decoder) readReceipt(s *jsonScanner, at int) {
 	tx := &d.block.Transactions[at]
 	var status, hash, gas, logs bool
 	var sum receiptSum
+	offered := tx.GasPrice
 	s.object(func(name []byte) {
 		switch string(name) {
 		case "transactionHash":
@@ -276,15 +296,56 @@ func (d *decoder) readReceipt(s *jsonScanner, at int) {
 			sum.field(s, name)
 		}
 	})
-	if s.err == nil && !d.settled {
+	if s.err == nil {
 		d.receipts.receipt(tx, &sum)
 	}
 	if s.err == nil && !(status && hash && gas && logs) {
 		s.fail("receipt %d lacks its status, hash, gas or logs", at)
 	}
+	if s.err == nil && !d.receipts.unknown {
+		d.derived(s, at, &sum, offered)
+	}
 	if tx.To == nil && tx.Created == (common.Address{}) {
 		tx.Created = crypto.CreateAddress(tx.From, tx.Nonce)
 	}
+}
+
+// derived fails if a field that follows from the transaction and the receipts root is wrong. offered is the transaction's
+// gas price before that of the receipt replaced it.
+func (d *decoder) derived(s *jsonScanner, at int, sum *receiptSum, offered uint256.Int) {
+	tx := &d.block.Transactions[at]
+	if sum.gas-d.gas != tx.GasUsed {
+		s.fail("receipt %d has %d gas used, want %d", at, tx.GasUsed, sum.gas-d.gas)
+	}
+	d.gas = sum.gas
+	if d.settled && sum.bloom != bloomOf(tx.Logs) { // otherwise the root covers both
+		s.fail("the logs of receipt %d are not those of its bloom", at)
+	}
+	if want := crypto.CreateAddress(tx.From, tx.Nonce); tx.To == nil && tx.Created != (common.Address{}) && tx.Created != want {
+		s.fail("receipt %d has the contract address %s, want %s", at, tx.Created, want)
+	}
+	price := offered
+	if tx.Type == dynamicFeeType {
+		if d.settled || d.block.BaseFee == nil || tx.MaxFee == nil || tx.MaxPriorityFee == nil {
+			return // the base fee of the execution is in no header
+		}
+		if _, over := price.AddOverflow(d.block.BaseFee, tx.MaxPriorityFee); over || price.Gt(tx.MaxFee) {
+			price = *tx.MaxFee
+		}
+	}
+	if !tx.GasPrice.Eq(&price) {
+		s.fail("receipt %d has the gas price %s, want %s", at, tx.GasPrice.Dec(), price.Dec())
+	}
+}
+
+func bloomOf(logs []Log) (bloom types.Bloom) {
+	for i := range logs {
+		bloom.Add(logs[i].Address[:])
+		for j := range logs[i].Topics {
+			bloom.Add(logs[i].Topics[j][:])
+		}
+	}
+	return bloom
 }
 
 // same fails if a part belongs to another block or transaction.
@@ -339,6 +400,7 @@ func (d *decoder) readLog(s *jsonScanner, tx *Transaction) {
 		s.fail("log index %d follows %d", l.Index, d.logs)
 		return
 	}
+	d.sparse = d.sparse || int64(l.Index) != d.logs+1
 	d.logs = int64(l.Index)
 	tx.Logs = append(tx.Logs, l)
 }

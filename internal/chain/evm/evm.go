@@ -32,11 +32,22 @@ type Block struct {
 	// Unchecked reports that the transactions or receipts were not checked against the roots in the header, because the
 	// node omitted fields or a transaction type is unknown.
 	Unchecked bool
+	// Unhashed reports that the header does not have the block's hash, which only the child's parent hash confirms. The
+	// node omitted header fields; those it returned may be wrong.
+	Unhashed bool
+	// Settled is nil if the receipts root covers the block's own receipts. Since Helicon, it covers those of the blocks
+	// after the parent's Settled, up to this one (ACP-194).
+	Settled *uint64
+	// Receipts holds the encoded receipts, see ReceiptsRoot. It is nil unless Settled is set and they could be encoded.
+	Receipts [][]byte
 }
 
 // Size returns the approximate memory use of the block in bytes.
 func (b *Block) Size() int {
 	n := int(unsafe.Sizeof(*b))
+	for i := range b.Receipts {
+		n += len(b.Receipts[i]) + int(unsafe.Sizeof(b.Receipts[i]))
+	}
 	for i := range b.Transactions {
 		tx := &b.Transactions[i]
 		n += int(unsafe.Sizeof(*tx)) + len(tx.Input) + len(tx.Frames)*int(unsafe.Sizeof(Frame{}))

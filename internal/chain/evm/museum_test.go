@@ -51,7 +51,7 @@ func recordedBlocks(t *testing.T) []recordedBlock {
 			b := &fixture.Blocks[at.BlockNumber]
 			b.transactions = append(b.transactions, call.Result)
 		case "eth_getBlockReceipts":
-			fixture.Blocks[numberIn(t, call.Params[0])].receipts = call.Result
+			fixture.Blocks[numberIn(t, call.Params[0])].receipts = encode(t, call.Result) // without spaces
 		case "debug_traceBlockByNumber":
 			if strings.Contains(string(call.Params[1]), "callTracer") && call.Result != nil {
 				fixture.Blocks[numberIn(t, call.Params[0])].traces = call.Result
@@ -149,6 +149,7 @@ func TestRecordedBlockRetyped(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b.Hash, got.Hash)
 	require.False(t, got.Unchecked)
+	require.True(t, got.Unhashed)
 
 	block["transactions"] = json.RawMessage(strings.ReplaceAll(string(encode(t, b.transactions)), `"r":"0x`, `"dropped":"0x`))
 	got, err = Decode(Answers{Block: encode(t, block), Receipts: b.receipts, Traces: b.traces})
@@ -175,6 +176,27 @@ func TestSettledReceiptsRoot(t *testing.T) {
 	got, err := Decode(Answers{Block: encode(t, block), Receipts: b.receipts, Confirmed: &b.Hash})
 	require.NoError(t, err)
 	require.False(t, got.Unchecked)
+	require.Equal(t, b.Number-1, *got.Settled)
+	require.Len(t, got.Receipts, len(got.Transactions))
+	var root struct{ ReceiptsRoot common.Hash }
+	require.NoError(t, json.Unmarshal(encode(t, b.answer(t)), &root))
+	require.Equal(t, root.ReceiptsRoot, ReceiptsRoot(got.Receipts), "which a later header has")
+
+	// Logs are compared with their bloom.
+	withLogs := 0
+	for i := range blocks {
+		b := &blocks[i]
+		logs := strings.Replace(string(b.receipts), `"topics":["0x5`, `"topics":["0x6`, 1)
+		if logs == string(b.receipts) {
+			continue
+		}
+		block := b.answer(t)
+		block["settledHeight"] = fmt.Sprintf("%#x", b.Number-1)
+		_, err = Decode(Answers{Block: encode(t, block), Receipts: []byte(logs), Confirmed: &b.Hash})
+		require.ErrorContains(t, err, "are not those of its bloom")
+		withLogs++
+	}
+	require.Positive(t, withLogs)
 
 	// Only the transactions root tells that a transaction was left out together with its receipt.
 	var receipts []json.RawMessage
@@ -186,4 +208,40 @@ func TestSettledReceiptsRoot(t *testing.T) {
 	_, err = Decode(Answers{Block: encode(t, block), Receipts: encode(t, receipts[:last]), Confirmed: &b.Hash})
 	require.ErrorIs(t, err, ErrInconsistent)
 	require.ErrorContains(t, err, "the root of the transactions")
+}
+
+// TestRecordedBlockDerived changes what the roots do not contain and only imply.
+func TestRecordedBlockDerived(t *testing.T) {
+	changed := make(map[string]int)
+	blocks := recordedBlocks(t)
+	for i := range blocks {
+		b := &blocks[i]
+		if len(b.transactions) == 0 {
+			continue
+		}
+		block := b.answer(t)
+		try := func(what, from, to, want string) {
+			t.Helper()
+			a := Answers{Block: encode(t, block), Receipts: []byte(strings.Replace(string(b.receipts), from, to, 1))}
+			if what == "sender" {
+				all := maps.Clone(block)
+				all["transactions"] = json.RawMessage(strings.Replace(string(encode(t, b.transactions)), from, to, 1))
+				a = Answers{Block: encode(t, all), Receipts: b.receipts}
+			} else if string(a.Receipts) == string(b.receipts) {
+				return
+			}
+			_, err := Decode(a)
+			require.ErrorIs(t, err, ErrInconsistent, "block %d: %s", b.Number, what)
+			require.ErrorContains(t, err, want, "block %d", b.Number)
+			changed[what]++
+		}
+		try("sender", `"from":"0x`, `"from":"0x1234567890abcdef1234567890abcdef12345678","was":"0x`, "the sender of transaction")
+		try("gas", `"gasUsed":"0x`, `"gasUsed":"0x1`, "gas used, want")
+		try("price", `"effectiveGasPrice":"0x`, `"effectiveGasPrice":"0x1`, "the gas price")
+		try("contract", `"contractAddress":"0x`, `"contractAddress":"0x1234567890abcdef1234567890abcdef12345678","was":"0x`, "the contract address")
+		try("log", `"logIndex":"0x0"`, `"logIndex":"0x1"`, "log ind")
+	}
+	for _, what := range []string{"sender", "gas", "price", "contract", "log"} {
+		require.Positive(t, changed[what], what)
+	}
 }

@@ -77,6 +77,16 @@ func (l *items) root() common.Hash {
 	return l.hasher.hash(l.hasher.node(leaves, 0))
 }
 
+// ReceiptsRoot returns the root of encoded receipts in their order.
+func ReceiptsRoot(receipts [][]byte) common.Hash {
+	var l items
+	for _, one := range receipts {
+		l.encoded = append(l.encoded, one...)
+		l.ends = append(l.ends, len(l.encoded))
+	}
+	return l.root()
+}
+
 // leaf is an item with its path in nibbles. No path is a prefix of another.
 type leaf struct{ path, item []byte }
 
@@ -236,34 +246,92 @@ func (l *items) transaction(s *jsonScanner, tx *Transaction, x *signature) {
 		return
 	}
 	encoded := l.add(tx.Type, func(w *rlp.EncoderBuffer) {
-		if typed {
-			w.WriteUint256(&x.chainID)
-		}
-		w.WriteUint64(tx.Nonce)
-		if tx.Type == dynamicFeeType {
-			w.WriteUint256(tx.MaxPriorityFee)
-			w.WriteUint256(tx.MaxFee)
-		} else {
-			w.WriteUint256(&tx.GasPrice)
-		}
-		w.WriteUint64(tx.GasLimit)
-		if tx.To != nil {
-			w.WriteBytes(tx.To[:])
-		} else {
-			w.WriteBytes(nil)
-		}
-		w.WriteUint256(&tx.Value)
-		w.WriteBytes(tx.Input)
-		if typed {
-			_, _ = w.Write(x.access)
-		}
+		x.content(w, tx)
 		w.WriteUint256(&x.v)
 		w.WriteUint256(&x.r)
 		w.WriteUint256(&x.s)
 	})
 	if hash := l.hasher.hash(encoded); hash != tx.Hash {
 		s.fail("the hash of transaction %d is %s, the node reported %s", len(l.ends)-1, hash, tx.Hash)
+		return
 	}
+	if from, ok := x.sender(l, tx); !ok || from != tx.From {
+		s.fail("the sender of transaction %d is %s, the node reported %s", len(l.ends)-1, from, tx.From)
+	}
+}
+
+// content writes the fields of a transaction that its sender signs.
+func (x *signature) content(w *rlp.EncoderBuffer, tx *Transaction) {
+	if tx.Type != legacyType {
+		w.WriteUint256(&x.chainID)
+	}
+	w.WriteUint64(tx.Nonce)
+	if tx.Type == dynamicFeeType {
+		w.WriteUint256(tx.MaxPriorityFee)
+		w.WriteUint256(tx.MaxFee)
+	} else {
+		w.WriteUint256(&tx.GasPrice)
+	}
+	w.WriteUint64(tx.GasLimit)
+	if tx.To != nil {
+		w.WriteBytes(tx.To[:])
+	} else {
+		w.WriteBytes(nil)
+	}
+	w.WriteUint256(&tx.Value)
+	w.WriteBytes(tx.Input)
+	if tx.Type != legacyType {
+		_, _ = w.Write(x.access)
+	}
+}
+
+// Bases of v in legacy transactions: without a chain ID, and with one (EIP-155).
+const (
+	unprotectedV = 27
+	protectedV   = 35
+)
+
+// sender recovers the address that signed a transaction.
+func (x *signature) sender(l *items, tx *Transaction) (from common.Address, ok bool) {
+	var chainID *uint256.Int // that a legacy transaction's signature covers
+	parity := x.v
+	if tx.Type == legacyType {
+		base := uint256.NewInt(unprotectedV)
+		if parity.GtUint64(unprotectedV + 1) {
+			base = uint256.NewInt(protectedV)
+		}
+		if parity.Lt(base) {
+			return from, false
+		}
+		parity.Sub(&parity, base)
+		if base.Uint64() == protectedV {
+			chainID = new(uint256.Int).Rsh(&parity, 1)
+			parity.And(&parity, uint256.NewInt(1))
+		}
+	}
+	if parity.GtUint64(1) {
+		return from, false
+	}
+	before := len(l.encoded)
+	signed := l.hasher.hash(l.add(tx.Type, func(w *rlp.EncoderBuffer) {
+		x.content(w, tx)
+		if chainID != nil {
+			w.WriteUint256(chainID)
+			w.WriteUint64(0)
+			w.WriteUint64(0)
+		}
+	}))
+	l.encoded, l.ends = l.encoded[:before], l.ends[:len(l.ends)-1] // no item of the root
+	var sig [crypto.SignatureLength]byte
+	x.r.WriteToSlice(sig[:32])
+	x.s.WriteToSlice(sig[32:64])
+	sig[64] = byte(parity.Uint64())
+	key, err := crypto.Ecrecover(signed[:], sig[:])
+	if err != nil {
+		return from, false
+	}
+	hash := l.hasher.hash(key[1:])
+	return common.BytesToAddress(hash[12:]), true
 }
 
 // receiptSum holds the receipt fields that only the receipts root needs.

@@ -32,7 +32,7 @@ func Form() index.Form {
 			store.FamilyEVMOwner, store.FamilyEVMSupply, store.FamilyEVMContract, store.FamilyEVMDeployer, store.FamilyEVMDeployment, store.FamilyEVMDay,
 			store.FamilyEVMUntraced, store.FamilyEVMICM, store.FamilyEVMICMList, store.FamilyEVMICMLog,
 			store.FamilyEVMAddressTx, store.FamilyEVMTokenTransfer, store.FamilyEVMContractTransfer, store.FamilyEVMTokenBalance, store.FamilyEVMTokenBalanceAt,
-			store.FamilyEVMPeriod, store.FamilyEVMActor, store.FamilyEVMLastActive,
+			store.FamilyEVMPeriod, store.FamilyEVMActor, store.FamilyEVMLastActive, store.FamilyEVMChecked,
 		},
 	}
 }
@@ -81,6 +81,7 @@ type Projection struct {
 	addressTxs, tokenBalances optional
 	chainMetrics              optional
 	periods                   [len(intervals)]*running
+	checked                   run
 	actors                    *recent.Map[common.Address, actor]
 	tallies                   *recent.Map[tallyKey, tally]
 	acting                    map[common.Address]bool // addresses of the current block, and whether they send
@@ -133,6 +134,7 @@ func (*Projection) Name() string { return name }
 
 func (t *Projection) reset() {
 	t.begun, t.logging, t.head, t.replaced = false, false, head{}, nil
+	t.checked = run{}
 	t.ranges = [2]uint64{}
 	t.untraced = openRange{}
 	t.emitters = make(map[common.Address]struct{})
@@ -167,6 +169,9 @@ func (t *Projection) Apply(ctx context.Context, r store.Reader, block *evm.Block
 		if err := t.beginOptional(ctx, r, batch, o); err != nil {
 			return err
 		}
+	}
+	if err := t.check(ctx, r, block, batch); err != nil {
+		return err
 	}
 	a := &application{Projection: t, block: block, batch: batch, ref: appendRef(nil, &t.head.tip), parentTime: parentTime}
 	a.readLogs()

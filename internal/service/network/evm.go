@@ -18,6 +18,7 @@ import (
 
 	handler "quorate/handlers/evm"
 	"quorate/handlers/reply"
+	"quorate/internal/anchor"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/config"
 	"quorate/internal/index"
@@ -120,6 +121,7 @@ type evmIndexes struct {
 	// changed is called when another chain can be read.
 	changed func() error
 	metrics prometheus.Registerer
+	signer  anchor.Signer
 	room    *index.Room // shared limit of blocks in flight; nil limits each chain alone
 	log     *slog.Logger
 
@@ -152,6 +154,7 @@ type evmIndex struct {
 	// beside is the pipeline of an index that is rebuilt beside this one, nil without any.
 	beside atomic.Pointer[index.Pipeline[*chain.Block]]
 	tips   index.Source[*chain.Block]
+	anchor *anchor.Anchor
 	book   *contracts.Book
 	keeper *metadata.Keeper
 }
@@ -193,7 +196,7 @@ func (x *evmIndexer) run(ctx context.Context, filling func(*evm.Filler), log *sl
 
 func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
 	r := &evmIndexes{
-		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, fetcher: o.Fetcher, registry: n.Registry, changed: o.Changed, metrics: metrics, log: o.Log,
+		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, fetcher: o.Fetcher, registry: n.Registry, changed: o.Changed, metrics: metrics, signer: n.Signer, log: o.Log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string), absent: make(map[string]bool),
 	}
 	if o.Views != nil {
@@ -400,6 +403,9 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 		e.pipeline, e.first = first.pipeline, first
 		err = r.metrics.Register(index.NewCollector(name, e.status))
 	}
+	if err == nil {
+		e.anchor, err = r.newAnchor(e, served, blockchainID)
+	}
 	if err != nil {
 		e.book.Close()
 		return nil, fmt.Errorf("indexing EVM chain %d: %w", chainID, err)
@@ -443,6 +449,15 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 		running.Go(func() { lost(r.index(ctx, e)) })
 	} else {
 		running.Go(func() { lost(e.pipeline.Watch(ctx, e.tips)) })
+	}
+	running.Go(func() { e.anchor.Watch(ctx) })
+	if r.role.Signs() {
+		running.Go(func() {
+			lost(replica.Do(ctx, r.leases, r.store, fmt.Sprintf("anchor/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+				e.anchor.Sign(ctx)
+				return nil
+			}))
+		})
 	}
 	if r.leases != nil && r.role.Records() {
 		running.Go(func() {
@@ -559,18 +574,21 @@ func (e *evmIndex) status() index.Status {
 	if filler := e.filler.Load(); filler != nil {
 		status = withFiller(status, filler)
 	}
-	return status
+	status.Proof = e.anchor.Proof()
+	return withNote(status, e.anchor.Note())
 }
 
 // withFiller adds what a filler says to the status of its pipeline.
 func withFiller(status index.Status, filler *evm.Filler) index.Status {
 	status.Gaps, _ = filler.Missing()
-	if note := filler.Note(); note != "" {
-		if status.Note != "" {
-			status.Note += "; "
-		}
-		status.Note += note
+	return withNote(status, filler.Note())
+}
+
+func withNote(status index.Status, note string) index.Status {
+	if note != "" && status.Note != "" {
+		status.Note += "; "
 	}
+	status.Note += note
 	return status
 }
 
