@@ -4,6 +4,7 @@
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { faults } from "./faults.mjs";
 
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
@@ -81,6 +82,7 @@ async function shoot(page, name, colorScheme, viewport) {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize(viewport);
   }
+  await page.evaluate(() => scrollTo(0, 0)); // else the header is in the middle
   await page.waitForTimeout(300); // a figure of two may still be on its way to the screen
   await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
 }
@@ -115,6 +117,7 @@ async function signExample(page) {
 const wide = async (page) => {
   const { all, seen } = await page.evaluate(() => ({ all: document.documentElement.scrollWidth, seen: document.documentElement.clientWidth }));
   assert.ok(all <= seen, `the page is ${all} px wide on a screen of ${seen}`);
+  assert.deepEqual(await page.evaluate(faults), [], "text that cannot be read");
 };
 
 for (const colorScheme of ["light", "dark"]) {
