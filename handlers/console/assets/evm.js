@@ -45,13 +45,13 @@ export const transaction = (q) => onChains(q, async (id) => {
   const transfers = [...(found.erc20Transfers ?? []).map((x) => [x, x.erc20Token, amount(x.value, x.erc20Token.decimals ?? 0)]),
     ...(found.erc721Transfers ?? []).map((x) => [x, x.erc721Token, `#${x.erc721Token.tokenId}`]), ...(found.erc1155Transfers ?? []).map((x) => [x, x.erc1155Token, `${number(BigInt(x.value))} of #${x.erc1155Token.tokenId}`])];
   const internals = found.internalTransactions ?? [];
-  const messages = found.teleporterMessageInfo ?? [];
+  const messages = found.teleporterMessageInfo ? [found.teleporterMessageInfo] : [];
   return [
     facts([["Chain", `EVM chain ${id}`], ["Hash", copied(t.txHash)], ["Result", h("span", { class: "badge", "data-state": t.txStatus === "1" ? "good" : "bad" }, t.txStatus === "1" ? "Succeeded" : "Failed")],
       ["Block", blockLink(network, id, t.blockNumber)], ["Time", moment(t.blockTimestamp)],
       ["From", copied(t.from.address, lookupURL(network, t.from.address))], t.to?.address ? ["To", copied(t.to.address, lookupURL(network, t.to.address))] : null,
       ["Value", ether(t.value, token)], ["Fee", ether(String(BigInt(t.gasUsed) * BigInt(t.gasPrice)), token)], ["Method", t.method?.methodName || t.method?.methodHash || "—"], ["Nonce", t.nonce],
-      ...messages.map((m) => ["Message between chains", copied(m.messageId, lookupURL(network, m.messageId))]),
+      ...messages.map((m) => ["Message between chains", copied(m.teleporterMessageId, lookupURL(network, m.teleporterMessageId))]),
       ["Warp message", h("a", { href: `#/rounds?${new URLSearchParams({ network, message: q.text })}` }, "Sign its Warp message, if it has one")]]),
     ...(transfers.length ? [h("h3", {}, "Transfers of tokens"), table("Transfers of tokens", ["Token", "From", "To", { title: "Amount", right: true }], transfers.map(([x, of, value]) => [
       of.symbol || name(of.address, 8, 5), link(network, x.from.address), link(network, x.to.address), value]))] : []),

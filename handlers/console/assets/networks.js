@@ -44,13 +44,13 @@ export function meter(share) {
 }
 
 /** Since when there is no connection to a validator. */
-const lostSince = (v, started) => (v.lost ? h("span", {}, "lost ", when(v.lost)) : h("span", {}, "never since the service started ", when(started)));
+const lostSince = (v, started) => (v.lost ? h("span", {}, "Lost ", when(v.lost), ".") : h("span", {}, "Not connected since the service started ", when(started), "."));
 
 /** The connection to a validator. */
 export function connection(v, started) {
   const answers = v.answerTime ? `Median answer time ${milliseconds(v.answerTime)}.` : "It has not been asked for a signature yet, or has not answered.";
   if (v.connected) return h("p", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since), `, version ${v.version}. ${answers}`);
-  return h("p", {}, h("span", { class: "badge", "data-state": "bad" }, v.reason || "Not connected"), v.lost ? " Its connection was " : " It was connected ", lostSince(v, started), ".", v.meaning ? ` The reason is given for validators that ${v.meaning}. ${v.remedy}` : "", v.answerTime ? ` ${answers}` : "");
+  return h("p", {}, h("span", { class: "badge", "data-state": "bad" }, v.reason || "Not connected"), " ", lostSince(v, started), v.meaning ? ` The reason is given for validators that ${v.meaning}. ${v.remedy}` : "", v.answerTime ? ` ${answers}` : "");
 }
 
 const EVERY = 5000; // ms between two looks at the connections
@@ -105,7 +105,7 @@ export function subnetPage(main, live, query) {
   }
 
   const state = (v, started) => (v.connected ? h("span", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since))
-    : h("span", {}, h("span", { class: "badge", "data-state": "bad", title: v.remedy }, v.reason || "Not connected"), " ", v.lost ? lostSince(v) : null, h("small", { class: "wrap" }, v.meaning ? `For validators that ${v.meaning}. ` : "", v.lost ? null : h("span", {}, "Connected ", lostSince(v, started), "."))));
+    : h("span", {}, h("span", { class: "badge", "data-state": "bad", title: v.remedy }, v.reason || "Not connected"), " ", v.lost ? lostSince(v) : null, h("small", { class: "wrap" }, v.meaning ? `For validators that ${v.meaning}. ` : "", v.lost ? null : lostSince(v, started))));
 
   onStatus();
   read();

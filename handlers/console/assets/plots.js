@@ -13,9 +13,9 @@ export const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"
 /** Gives the legend of a plot the colors of the theme, which uPlot does when it makes the plot only. */
 function paintLegend(u) {
   u.root.querySelectorAll(".u-marker").forEach((marker, i) => {
-    const series = u.series[i + 1];
-    marker.style.borderColor = series.stroke(u, i + 1);
-    if (series.fill) marker.style.backgroundColor = series.fill(u, i + 1);
+    if (i === 0) return; // the time has no color
+    marker.style.borderColor = u.series[i].stroke(u, i);
+    if (u.series[i].fill) marker.style.backgroundColor = u.series[i].fill(u, i);
   });
 }
 

@@ -436,6 +436,9 @@ await check("addresses of EVM chains and messages between chains have pages", { 
   await found.locator("tbody tr", { hasText: "Signed" }).waitFor();
   await wide(page);
   await shootAll(page, "icm");
+  await open(page, `lookup?network=local&q=${m.sourceTransaction.txHash}`);
+  await section(page, "Transaction of an EVM chain").locator("dd a", { hasText: m.messageId }).click();
+  await found.locator("tbody tr", { hasText: "Signed" }).waitFor();
   await found.locator("dd a", { hasText: m.from }).click();
   await section(page, "Messages between chains").locator(`a[href$="q=${m.messageId}"]`).waitFor();
   const { transactions: [t] } = await api("chains/99001/transactions?pageSize=1");
