@@ -80,7 +80,7 @@ function figures(status, history) {
   const span = history && history.to - history.from < 3_540_000 ? "since the start" : "in the last hour";
   return [
     figure(`Signed ${span}`, sum((n) => n.signed)),
-    figure(`Not signed ${span}`, sum((n) => n.notSigned)),
+    figure("Not signed in the last hour", sum((n) => n.notSigned)),
     figure("Median time to sign", most((n) => n.median)),
     figure("99 of 100 signed within", most((n) => n.p99)),
     figure("Connected validators and peers", number(status.networks.reduce((a, n) => a + n.peers, 0))),
