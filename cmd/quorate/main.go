@@ -236,7 +236,7 @@ Try it without any set-up:
 
   quorate dev
 
-Serve fuji through a node, or a private network on this machine:
+Serve fuji, Avalanche's test network, through a node, or a network on this machine:
 
   quorate serve --network fuji=http://127.0.0.1:9650
   quorate serve --network local=http://127.0.0.1:9650 --allow-private-ips

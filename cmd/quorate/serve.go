@@ -27,9 +27,11 @@ func newServe() *cobra.Command {
 		Short: "Serve networks until stopped",
 		Long: `Serve signed Warp messages of one or more networks.
 
-Each network needs a node that reports its validators. The service requests signatures
-from the validators themselves over the peer-to-peer network. It makes only outgoing
-connections to them. The first start of a network creates an identity in the data folder.
+A node reports the validators of a network. Without a node, the service follows the
+P-Chain itself; the first start then takes hours on mainnet. The service requests
+signatures from the validators themselves over the peer-to-peer network. It makes only
+outgoing connections to them. The first start of a network creates an identity in the
+data folder.
 
 SIGHUP makes the service read its configuration again: limits, rate classes and TLS
 certificates change without a restart. It names other keys that have changed in its log.

@@ -75,7 +75,7 @@ func teleporterFields(source, destination ids.ID, m *evm.ICMMessage) []fieldView
 		{"Sender", m.Sender.Hex(), "address"},
 		{"Recipient", m.Recipient.Hex(), "address"},
 		{"Nonce", m.Nonce.Dec(), ""},
-		{"Gas limit", m.GasLimit.Dec(), ""},
+		{"Gas limit", m.GasLimit.Dec(), "number"},
 		{"Receipts", strconv.Itoa(len(m.Receipts)), ""},
 		hexField("Data", m.Data),
 	}
@@ -93,7 +93,7 @@ func statementFields(statement message.Payload) (string, []fieldView) {
 		}
 		return "Registration of an L1 validator", []fieldView{
 			{"Subnet", s.SubnetID.String(), "subnet"}, node,
-			{"Weight", strconv.FormatUint(s.Weight, 10), ""},
+			{"Weight", strconv.FormatUint(s.Weight, 10), "number"},
 			{"Valid until", expiry(s.Expiry), "time"},
 			{"Validation ID", s.ValidationID().String(), ""},
 			{"BLS key", "0x" + hex.EncodeToString(s.BLSPublicKey[:]), "hex"},
@@ -109,7 +109,7 @@ func statementFields(statement message.Payload) (string, []fieldView) {
 	case *message.L1ValidatorWeight:
 		return "Weight of an L1 validator", []fieldView{
 			{"Validation ID", s.ValidationID.String(), ""},
-			{"Weight", strconv.FormatUint(s.Weight, 10), ""},
+			{"Weight", strconv.FormatUint(s.Weight, 10), "number"},
 			{"Nonce", strconv.FormatUint(s.Nonce, 10), ""},
 		}
 	}

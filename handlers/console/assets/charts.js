@@ -1,5 +1,5 @@
 import { h, ask, milliseconds, number } from "./dom.js";
-import { Plots, axis, color } from "./plots.js";
+import { Plots, axis, color, utc } from "./plots.js";
 import uPlot from "./lib/uPlot.js";
 
 /** The page of charts: how long signing takes, and what chains do. */
@@ -50,8 +50,8 @@ export function charts(main, live) {
       cursor: { show: false },
       scales: { x: { time: false, range: () => [-0.6, counts.length - 0.4] }, y: { range: (_, __, max) => [0, Math.max(max * 1.1, 1)] } },
       axes: [
-        axis({ splits: () => counts.map((_, i) => i), values: (_, splits) => splits.map((i) => labels[i] ?? ""), rotate: -55, size: 64, gap: 8, grid: { show: false } }),
-        axis({ size: 48, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1e6] }),
+        axis({ splits: () => counts.map((_, i) => i), values: (_, splits) => splits.map((i) => labels[i] ?? ""), rotate: latencyBox.clientWidth / counts.length < 80 ? -55 : 0, size: 64, gap: 8, grid: { show: false }, label: "Time to sign", labelSize: 24 }),
+        axis({ size: 48, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10000, 100000, 1e6], label: "Requests", labelSize: 24 }),
       ],
       series: [{}, { paths: uPlot.paths.bars({ size: [0.82, 64], radius: 0.12 }), stroke: () => color("--accent"), fill: () => color("--accent-soft"), width: 1.5, points: { show: false } }],
     }, data);
@@ -102,13 +102,13 @@ export function charts(main, live) {
     }
     const days = [...results].reverse().slice(-span.value);
     const most = days.reduce((a, b) => (b.value > a.value ? b : a));
-    tpsText.textContent = most.value === 0 ? `${days.length} days, none with as much as 0.005 transactions a second.` : `${days.length} days, the latest ${days.at(-1).value} transactions a second, the most ${most.value} on ${new Date(1000 * most.timestamp).toISOString().slice(0, 10)}.`;
+    tpsText.textContent = most.value === 0 ? `${days.length} days, none with as much as 0.005 transactions a second.` : `${days.length} days in UTC. The latest day had ${days.at(-1).value} transactions a second, the busiest ${most.value} (${new Date(1000 * most.timestamp).toISOString().slice(0, 10)}).`;
     tpsPlot = plots.add(tpsBox, {
-      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      tzDate: utc,
       legend: { show: false },
       cursor: { y: false, points: { size: 8 } },
       scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.15, 0.01)] } },
-      axes: [axis({ space: 70, values: [[86400, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1]] }), axis({ size: 52 })],
+      axes: [axis({ space: 70, values: [[86400, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1]] }), axis({ size: 52, label: "Transactions a second", labelSize: 24 })],
       series: [{}, { stroke: () => color("--accent"), fill: () => color("--accent-soft"), width: 2, points: { show: days.length < 40, size: 5, fill: () => color("--accent") } }],
     }, [days.map((d) => d.timestamp), days.map((d) => d.value)]);
   }

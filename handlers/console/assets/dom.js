@@ -36,10 +36,14 @@ export function milliseconds(ms) {
 
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "unknown";
-  if (seconds < 60) return `${Math.ceil(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.ceil(seconds % 60)} s`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.round((seconds % 86400) / 3600)} h`;
+  // Rounded to the smaller unit first, so that 23 h 59.9 min is 1 d and not 24 h.
+  const s = Math.ceil(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  const min = Math.round(s / 60);
+  if (min < 1440) return `${Math.floor(min / 60)} h ${min % 60} min`;
+  const hours = Math.round(s / 3600);
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
 /** An integer in its smallest unit as a decimal number, exactly. */
@@ -82,6 +86,9 @@ export const moment = (seconds) => h("span", {}, when(1000 * seconds), ` · ${st
 
 /** A moment in UTC, to the second. */
 export const stamp = (ms) => `${new Date(ms).toISOString().replace("T", " ").slice(0, 19)} UTC`;
+
+/** Text as a sentence: with a capital and a full stop. */
+export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
 export function figure(title, value) {
   return h("div", {}, h("dt", {}, title), h("dd", {}, value instanceof Node ? value : String(value)));

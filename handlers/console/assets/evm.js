@@ -45,14 +45,14 @@ export const transaction = (q) => onChains(q, async (id) => {
   const transfers = [...(found.erc20Transfers ?? []).map((x) => [x, x.erc20Token, amount(x.value, x.erc20Token.decimals ?? 0)]),
     ...(found.erc721Transfers ?? []).map((x) => [x, x.erc721Token, `#${x.erc721Token.tokenId}`]), ...(found.erc1155Transfers ?? []).map((x) => [x, x.erc1155Token, `${number(BigInt(x.value))} of #${x.erc1155Token.tokenId}`])];
   const internals = found.internalTransactions ?? [];
-  const messages = found.teleporterMessageInfo ?? [];
+  const messages = found.teleporterMessageInfo ? [found.teleporterMessageInfo] : [];
   return [
     facts([["Chain", `EVM chain ${id}`], ["Hash", copied(t.txHash)], ["Result", h("span", { class: "badge", "data-state": t.txStatus === "1" ? "good" : "bad" }, t.txStatus === "1" ? "Succeeded" : "Failed")],
       ["Block", blockLink(network, id, t.blockNumber)], ["Time", moment(t.blockTimestamp)],
       ["From", copied(t.from.address, lookupURL(network, t.from.address))], t.to?.address ? ["To", copied(t.to.address, lookupURL(network, t.to.address))] : null,
       ["Value", ether(t.value, token)], ["Fee", ether(String(BigInt(t.gasUsed) * BigInt(t.gasPrice)), token)], ["Method", t.method?.methodName || t.method?.methodHash || "—"], ["Nonce", t.nonce],
-      ...messages.map((m) => ["Message between chains", copied(m.messageId, lookupURL(network, m.messageId))]),
-      ["Warp message", h("a", { href: `#/rounds?${new URLSearchParams({ network, message: q.text })}` }, "Sign the message that follows from it, if one does")]]),
+      ...messages.map((m) => ["Message between chains", copied(m.teleporterMessageId, lookupURL(network, m.teleporterMessageId))]),
+      ["Warp message", h("a", { href: `#/rounds?${new URLSearchParams({ network, message: q.text })}` }, "Sign its Warp message, if it has one")]]),
     ...(transfers.length ? [h("h3", {}, "Transfers of tokens"), table("Transfers of tokens", ["Token", "From", "To", { title: "Amount", right: true }], transfers.map(([x, of, value]) => [
       of.symbol || name(of.address, 8, 5), link(network, x.from.address), link(network, x.to.address), value]))] : []),
     ...(internals.length ? [h("h3", {}, "Internal transactions"), table("Internal transactions", ["Kind", "From", "To", { title: "Value", right: true }], internals.map((x) => [
@@ -69,7 +69,7 @@ export const block = (q) => onChains(q, async (id) => {
       ["Gas", `${number(BigInt(b.gasUsed))} of ${number(BigInt(b.gasLimit))}`], height > 0 ? ["Before it", h("span", {}, blockLink(network, id, height - 1), " ", link(network, b.parentHash))] : null,
       ["After it", blockLink(network, id, height + 1)]]),
     h("h3", {}, `Transactions: ${b.txCount}`),
-    await paged("Transactions", ["Transaction", "From", "To", { title: "Value", right: true }, "Method"], "It has none.", read(id, `blocks/${b.blockNumber}/transactions`, {}, "transactions", (t) => [[
+    await paged("Transactions", ["Transaction", "From", "To", { title: "Value, native token", right: true }, "Method"], "It has none.", read(id, `blocks/${b.blockNumber}/transactions`, {}, "transactions", (t) => [[
       link(network, t.txHash), link(network, t.from.address), t.to?.address ? link(network, t.to.address) : "—", amount(t.value, 18), method(t)]]))].flat();
 });
 
@@ -89,7 +89,7 @@ export const tokens = (q) => onChains(q, (id) => paged("Tokens", ["Token", "Cont
   t.symbol || t.name || "—", link(q.network, t.address), amount(t.balance, t.decimals ?? 0)]])));
 
 /** The transactions of an address. */
-export const transactions = (q) => onChains(q, (id) => paged("Transactions", ["Transaction", "Time", "Block", "From", "To", { title: "Value", right: true }, "Method"], "It has none.", read(id, `addresses/${q.text}/transactions`, {}, "transactions", ({ nativeTransaction: t }) => [[
+export const transactions = (q) => onChains(q, (id) => paged("Transactions", ["Transaction", "Time", "Block", "From", "To", { title: "Value, native token", right: true }, "Method"], "It has none.", read(id, `addresses/${q.text}/transactions`, {}, "transactions", ({ nativeTransaction: t }) => [[
   link(q.network, t.txHash), when(1000 * t.blockTimestamp), blockLink(q.network, id, t.blockNumber), link(q.network, t.from.address), t.to?.address ? link(q.network, t.to.address) : "—", amount(t.value, 18), method(t)]])));
 
 export const deployments = (q) => onChains(q, (id) => paged("Contracts", ["Contract", "Kind"], "None.", read(id, `contracts/${q.text}/deployments`, {}, "contracts", (c) => [[link(q.network, c.address), c.ercType ?? c.name ?? "—"]])));
@@ -102,10 +102,11 @@ const sent = (m) => m.lifecycle[0]?.timestamp;
 export async function message({ network, text }) {
   const m = await ask(`../v1/icm/messages/${text}`);
   return [
-    facts([["Message", copied(m.messageId)], ["State", status(m)], ["Executed", m.messageExecuted ? "Yes" : "Not known to be"], ["Source", link(network, m.sourceBlockchainId)], ["Destination", link(network, m.destinationBlockchainId)],
+    facts([["Message", copied(m.messageId)], ["State", status(m)], ["Executed", m.messageExecuted ? "Yes" : "Not known"], ["Source", copied(m.sourceBlockchainId, lookupURL(network, m.sourceBlockchainId))], ["Destination", copied(m.destinationBlockchainId, lookupURL(network, m.destinationBlockchainId))],
       ["From", copied(m.from, lookupURL(network, m.from))], ["To", copied(m.to, lookupURL(network, m.to))], ["Nonce", m.messageNonce],
       ["Data", h("code", {}, m.data.length > 514 ? `${m.data.slice(0, 514)}…` : m.data)]]),
-    table("Steps", ["Step", "Time", "After the step before", "Chain", "Transaction"], m.lifecycle.map((s) => [
+    h("h3", {}, "Steps"),
+    table("Steps", ["Step", "Time", "After the previous step", "Chain", "Transaction"], m.lifecycle.map((s) => [
       s.step.toLowerCase().replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()), h("span", {}, when(1000 * s.timestamp), " · ", stamp(1000 * s.timestamp)), s.secondsSincePreviousStep === undefined ? "—" : milliseconds(1000 * s.secondsSincePreviousStep),
       s.blockchainId ? link(network, s.blockchainId) : "—", s.txHash ? link(network, s.txHash) : "—"]))];
 }

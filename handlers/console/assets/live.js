@@ -13,6 +13,16 @@ export const REPLIES = {
   u: ["unasked", "Not asked", "connected, the others were enough"],
 };
 
+/** What differs while a round is under way. */
+const RUNNING = {
+  p: ["unproven", "Received", "answered with a signature that is being verified"],
+  a: ["asked", "Asked", "has time left to answer"],
+  u: ["unasked", "Not asked", "connected, not needed so far"],
+};
+
+/** A reply as it is to be shown: kind, title and meaning. */
+export const replyOf = (letter, running) => (running && RUNNING[letter]) || REPLIES[letter] || REPLIES.u;
+
 const RETRY = 3000; // ms
 const MOST_ROUNDS = 80;
 const MOST_FRAMES = 500; // of a round, for its replay

@@ -1,4 +1,4 @@
-import { h, ask, copied, copyButton, facts, lookupURL, milliseconds, moment, name, node, number, offerNetworks, pageSize, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
+import { h, ask, copied, copyButton, facts, lookupURL, milliseconds, moment, name, node, number, offerNetworks, pageSize, percent, sentence, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 import { reasons } from "./rounds.js";
 
 const EVERY = 5000; // ms between two looks for newer messages
@@ -78,7 +78,7 @@ export function messages(main, live, query) {
     // Gaps have no time, and stay where they are among the messages.
     for (const [i, m] of all.entries()) if (!m.at) m.at = all[i - 1]?.at ?? Infinity;
     all.sort((a, b) => b.at - a.at);
-    const stored = page.newest ? `${number(page.newest - page.oldest + 1)} signed messages are stored, the oldest are removed first. ` : "";
+    const stored = page.newest ? `${number(page.newest - page.oldest + 1)} signed messages are stored; the oldest are removed when the archive is full. ` : "";
     const heading = h("div", { class: "row" }, h("h2", {}, "Messages"), query.get("before") ? h("a", { href: older({}) }, "Newest") : null);
     const count = failed.newest - failed.oldest + 1;
     const lost = result.value === "signed" ? "" : count ? `${number(count)} failed ${count === 1 ? "request is" : "requests are"} stored. ` : "No failed request is stored. ";
@@ -104,9 +104,9 @@ export function messages(main, live, query) {
     h("span", { class: "badge", "data-state": "good" }, "Signed"), h("a", { href: messageURL(network.value, m.number) }, "Details")];
 
   const failedRow = (f) => [when(f.at), source(network.value, f.sourceBlockchainId), h("span", {}, f.payload.title),
-    f.outcomes ? percent(share(f.outcomes.signedWeight, f.outcomes.totalWeight)) : "—", ORIGINS[f.origin] ?? "Not known",
+    f.outcomes ? h("span", { title: `${f.outcomes.signedWeight} of ${f.outcomes.totalWeight}` }, percent(share(f.outcomes.signedWeight, f.outcomes.totalWeight))) : "—", ORIGINS[f.origin] ?? "Not known",
     h("details", { class: "failed" }, h("summary", {}, h("span", { class: "badge", "data-state": "bad" }, f.code)),
-      h("p", { class: "wrap" }, f.message), h("p", { class: "muted" }, f.outcomes ? ["P-Chain height ", number(f.outcomes.pChainHeight), ", ", subnet(network.value, f.outcomes.signingSubnetId), ". "] : null, `It took ${milliseconds(f.elapsed)}. The message has ${number(f.size)} bytes.`), reasons(f.outcomes)),
+      h("p", { class: "wrap" }, sentence(f.message)), h("p", { class: "muted" }, f.outcomes ? ["P-Chain height ", number(f.outcomes.pChainHeight), ", ", subnet(network.value, f.outcomes.signingSubnetId), ". "] : null, `It took ${milliseconds(f.elapsed)}. The message has ${number(f.size)} bytes.`), reasons(f.outcomes)),
     f.unsignedMessage ? h("a", { href: `#/rounds?${new URLSearchParams({ network: network.value, message: f.unsignedMessage })}` }, "Try again") : ""];
 
   const gapRow = (m) => ["—", "—", `${number(m.missed)} ${m.failed ? "failed requests" : "signed messages"} could not be stored`, "—", "—", "", ""];
@@ -176,7 +176,17 @@ function value(network, { kind, value: text }) {
   if (kind === "subnet") return copied(text, `#/subnet?${new URLSearchParams({ network, id: text })}`);
   if (kind === "node") return copied(text, lookupURL(network, text));
   if (["address", "icm"].includes(kind) && [42, 66].includes(text.length)) return copied(text, lookupURL(network, text));
-  return kind === "hex" ? h("code", {}, text) : text;
+  if (kind === "number") return number(BigInt(text));
+  if (kind !== "hex") return text;
+  const said = readable(text);
+  return said ? h("span", {}, copied(text), h("small", {}, `as text: ${said}`)) : copied(text);
+}
+
+/** The text that bytes in hex are, or "" if they are none. */
+function readable(hex) {
+  if (!/^0x([0-9a-f]{2}){4,}$/.test(hex)) return "";
+  const text = String.fromCharCode(...hex.slice(2).match(/../g).map((b) => parseInt(b, 16)));
+  return /^[\x20-\x7e]+$/.test(text) ? text : "";
 }
 
 /** A form that verifies a signed message. */
@@ -228,7 +238,7 @@ async function verify(network, body, verdict) {
   try {
     const v = await ask(`../v1/signatureAggregator/${encodeURIComponent(network)}/verifySignedMessage`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
     say(v.valid ? "good" : "bad", v.valid ? "Valid" : "Not valid",
-      h("span", {}, `${v.reason ? `${v.reason}. ` : ""}${percent(share(v.weight, v.totalWeight), 2)} of the weight signed, ${percent(share(v.targetWeight, v.totalWeight), 2)} are needed, at P-Chain height ${v.pChainHeight}. It took ${milliseconds(performance.now() - began)}.`),
+      h("span", {}, `${v.reason ? `${v.reason}. ` : ""}${percent(share(v.weight, v.totalWeight), 2)} of the weight signed, ${percent(share(v.targetWeight, v.totalWeight), 2)} are needed, at P-Chain height ${number(v.pChainHeight)}. It took ${milliseconds(performance.now() - began)}.`),
       v.signers.length ? h("details", { class: "all" }, h("summary", {}, `${v.signers.length} signers`),
         table("Signers", [{ title: "Index", right: true }, "Node", { title: "Weight", right: true }, { title: "Share", right: true }],
           v.signers.map((s) => [String(s.index), h("span", {}, s.nodeIds.flatMap((id) => [node(network, id), " "])), weight(s.weight, v.signingSubnetId), percent(share(s.weight, v.totalWeight), 2)]))) : null);

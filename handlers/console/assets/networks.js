@@ -1,4 +1,4 @@
-import { h, ask, copyButton, figure, lookupURL, milliseconds, networkOf, node, number, pageSize, percent, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
+import { h, ask, copyButton, figure, lookupURL, milliseconds, networkOf, node, number, pageSize, percent, sentence, share, subnet, table, weight, when, PRIMARY } from "./dom.js";
 
 /** The page of networks: how much of each subnet is connected. */
 export function networks(main, live) {
@@ -17,7 +17,7 @@ export function networks(main, live) {
       h("div", { class: "row" },
         h("h2", {}, n.name),
         h("span", { class: "badge", "data-state": n.ready ? "good" : "bad" }, n.ready ? "Ready to sign" : "Not ready")),
-      n.reason || n.degraded ? h("p", { class: "muted" }, n.reason || n.degraded) : null,
+      n.reason || n.degraded ? h("p", { class: "muted" }, sentence(n.reason || n.degraded)) : null,
       h("dl", { class: "figures" },
         figure("Network ID", n.networkId || "not known"),
         figure("P-Chain height", n.pChainHeight === null ? "not known" : number(n.pChainHeight)),
@@ -28,6 +28,7 @@ export function networks(main, live) {
       n.subnets.length ? table(`Subnets of ${n.name}`,
         ["Subnet", { title: "Validators", right: true }, { title: "Weight", right: true }, "Connected", "Below 67% since"],
         n.subnets.map((s) => [subnet(n.name, s.subnetId), number(s.validators), weight(s.weight, s.subnetId), meter(s.connected), s.since ? when(s.since) : "—"])) : null,
+      n.subnets.length ? h("p", { class: "muted" }, "No more weight can sign than is connected. The mark is at 67%, the default quorum.") : null,
       n.allSubnets > n.subnets.length ? h("p", { class: "muted" }, `These are the ${n.subnets.length} with the most validators.`) : null);
   };
   paint();
@@ -43,13 +44,13 @@ export function meter(share) {
 }
 
 /** Since when there is no connection to a validator. */
-const lostSince = (v, started) => (v.lost ? h("span", {}, "lost ", when(v.lost)) : h("span", {}, "never connected since the service started ", when(started)));
+const lostSince = (v, started) => (v.lost ? h("span", {}, "Lost ", when(v.lost), ".") : h("span", {}, "Not connected since the service started ", when(started), "."));
 
 /** The connection to a validator. */
 export function connection(v, started) {
   const answers = v.answerTime ? `Median answer time ${milliseconds(v.answerTime)}.` : "It has not been asked for a signature yet, or has not answered.";
   if (v.connected) return h("p", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since), `, version ${v.version}. ${answers}`);
-  return h("p", {}, h("span", { class: "badge", "data-state": "bad" }, v.reason || "Not connected"), " ", lostSince(v, started), ".", v.meaning ? ` Validators like it ${v.meaning}. ${v.remedy}` : "", v.answerTime ? ` ${answers}` : "");
+  return h("p", {}, h("span", { class: "badge", "data-state": "bad" }, v.reason || "Not connected"), " ", lostSince(v, started), v.meaning ? ` The reason is given for validators that ${v.meaning}. ${v.remedy}` : "", v.answerTime ? ` ${answers}` : "");
 }
 
 const EVERY = 5000; // ms between two looks at the connections
@@ -104,7 +105,7 @@ export function subnetPage(main, live, query) {
   }
 
   const state = (v, started) => (v.connected ? h("span", {}, h("span", { class: "badge", "data-state": "good" }, "Connected"), " ", when(v.since))
-    : h("span", {}, h("span", { class: "badge", "data-state": "bad", title: v.remedy }, v.reason || "Not connected"), " ", v.lost ? lostSince(v) : null, h("small", { class: "wrap" }, v.meaning ? `Validators ${v.meaning}. ` : "", v.lost ? null : lostSince(v, started))));
+    : h("span", {}, h("span", { class: "badge", "data-state": "bad", title: v.remedy }, v.reason || "Not connected"), " ", v.lost ? lostSince(v) : null, h("small", { class: "wrap" }, v.meaning ? `For validators that ${v.meaning}. ` : "", v.lost ? null : lostSince(v, started))));
 
   onStatus();
   read();

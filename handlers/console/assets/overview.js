@@ -1,6 +1,6 @@
-import { h, ask, when, figure, milliseconds, number, percent, subnet, table, weight, PRIMARY } from "./dom.js";
-import { badge, titleOf } from "./chains.js";
-import { Plots, axis, color } from "./plots.js";
+import { h, ask, when, figure, milliseconds, number, sentence, subnet, table, weight, PRIMARY } from "./dom.js";
+import { badge, inOrder, titleOf } from "./chains.js";
+import { Plots, axis, color, utc } from "./plots.js";
 import { meter } from "./networks.js";
 import uPlot from "./lib/uPlot.js";
 
@@ -64,7 +64,7 @@ function health(status, history) {
     h("h2", {}, title),
     h("p", { class: "muted" }, ready, failed ? ` ${number(failed)} ${failed === 1 ? "request was" : "requests were"} not signed in the last hour: see the reasons below.` : null, behind.length ? ` ${behind.map((c) => `${titleOf(c)} of ${c.network}`).join(", ")} ${behind.length === 1 ? "is" : "are"} still being indexed.` : null),
     problems.length ? h("ul", { class: "problems" }, problems.map((p) => h("li", { "data-severity": p.severity },
-      h("div", {}, h("a", { href: PAGE_OF[p.kind] }, p.title), p.text ? h("p", { class: "muted" }, p.text) : null),
+      h("div", {}, h("a", { href: PAGE_OF[p.kind] }, p.title), p.text ? h("p", { class: "muted" }, sentence(p.text)) : null),
       h("span", { class: "since" }, when(p.since, "for"))))) : null,
   ].filter(Boolean);
 }
@@ -82,7 +82,7 @@ function figures(status, history) {
     figure(`Signed ${span}`, sum((n) => n.signed)),
     figure("Not signed in the last hour", sum((n) => n.notSigned)),
     figure("Median time to sign", most((n) => n.median)),
-    figure("99 of 100 within", most((n) => n.p99)),
+    figure("99 of 100 signed within", most((n) => n.p99)),
     figure("Connected validators and peers", number(status.networks.reduce((a, n) => a + n.peers, 0))),
     figure("Upstream nodes that answer", history ? `${sum((n) => n.nodesUp)} of ${sum((n) => n.nodes)}` : "…"),
   ];
@@ -95,7 +95,7 @@ function weights(status) {
   const shown = rows.slice(0, MOST_SUBNETS);
   return h("section", { class: "card", "aria-label": "Weight" },
     h("div", { class: "row" }, h("h2", {}, "Connected weight of each subnet"), h("a", { href: "#/networks" }, "All networks")),
-    h("p", { class: "muted" }, "A quorum can be reached as long as so much of the weight is connected and signs. The mark is at 67%, the default quorum."),
+    h("p", { class: "muted" }, "No more weight can sign than is connected. The mark is at 67%, the default quorum."),
     rows.length ? table("Subnets", ["Network", "Subnet", { title: "Validators", right: true }, { title: "Weight", right: true }, "Connected", { title: "Highest quorum", right: true }, "Below 67% since"],
       shown.map((s) => [s.network, subnet(s.network, s.subnetId), number(s.validators), weight(s.weight, s.subnetId), meter(s.connected), `${Math.floor(100 * s.connected + 1e-9)}%`, s.since ? when(s.since) : "—"]))
       : h("p", { class: "empty" }, "No validator set is known yet. The service reads the sets from its upstream node; a replica with the role api has none."),
@@ -114,7 +114,7 @@ function failures(history) {
       : h("p", { class: "empty" }, history ? "No request failed." : "Waiting for the service…"),
     outcomes.length ? h("p", { class: "muted" }, "These are requests of clients. ", h("a", { href: "#/messages?result=failed" }, "The latest ones, with their reasons")) : null,
     reasons.length ? h("h3", {}, "Why weight was missing") : null,
-    reasons.length ? h("p", { class: "muted" }, "This also counts messages that were to be signed before a request.") : null,
+    reasons.length ? h("p", { class: "muted" }, "This also counts messages that are signed ahead of requests.") : null,
     reasons.length ? table("Reasons of missing weight", [{ title: "Requests", right: true }, "Reason"], reasons) : null);
 }
 
@@ -122,7 +122,7 @@ function indexes(status) {
   return h("section", { class: "card", "aria-label": "Index" },
     h("div", { class: "row" }, h("h2", {}, "Index"), h("a", { href: "#/index" }, "Details")),
     status.chains.length ? table("Indexed chains", ["Network", "Chain", "State", { title: "Blocks behind", right: true }],
-      status.chains.map((c) => [c.network, titleOf(c), badge(c), c.tip === null ? "not known" : number(c.lag)]))
+      inOrder(status.chains).map((c) => [c.network, titleOf(c), badge(c), c.tip === null ? "not known" : number(c.lag)]))
       : h("p", { class: "empty" }, "No chain is indexed here. To index chains, set record of the network to all, primary or l1."));
 }
 
@@ -130,13 +130,13 @@ function storage(history) {
   if (!history) return h("section", { class: "card" }, h("h2", {}, "Store"), h("p", { class: "empty" }, "Waiting for the service…"));
   const { store, dropped, networks } = history;
   const ahead = networks.reduce((a, n) => a + (n.ahead.signed ?? 0), 0);
-  return h("section", { class: "card", "aria-label": "Store" }, h("h2", {}, "Store"),
+  return h("section", { class: "card", "aria-label": "Store" }, h("h2", {}, "Store and messages signed ahead"),
     h("dl", { class: "figures" },
       store.diskBytes ? figure("On disk", bytes(store.diskBytes)) : null,
       figure("Batches written", number(store.commits)),
-      figure("Archive rows dropped", number(dropped)),
-      figure("Signed before a request", number(ahead)),
-      figure("Waiting to be signed", number(networks.reduce((a, n) => a + n.waiting, 0)))));
+      figure("Messages and failures not stored", number(dropped)),
+      figure("Signed ahead of requests", number(ahead)),
+      figure("Waiting to be signed ahead", number(networks.reduce((a, n) => a + n.waiting, 0)))));
 }
 
 function bytes(n) {
@@ -144,9 +144,10 @@ function bytes(n) {
   return `${n} B`;
 }
 
-const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+// Times of day are in UTC, as in logs.
+const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 16);
 const tick = (seconds) => (seconds % 60 ? `${clock(seconds)}:${String(Math.round(seconds % 60)).padStart(2, "0")}` : clock(seconds));
-const clockOf = (_, seconds) => (seconds === null ? "—" : clock(seconds));
+const clockOf = (_, seconds) => (seconds === null ? "—" : `${clock(seconds)} UTC`);
 
 /** Latency and requests over time. */
 function trends() {
@@ -159,7 +160,7 @@ function trends() {
   const latency = h("div", { class: "plot", id: "trend-latency" });
   const requests = h("div", { class: "plot low", id: "trend-requests" });
   const section = h("section", { class: "card", "aria-labelledby": "trend-heading" },
-    h("div", { class: "row" }, h("h2", { id: "trend-heading" }, "Time to sign"), h("div", { class: "tools" }, network, span)), text, latency, requests);
+    h("div", { class: "row" }, h("h2", { id: "trend-heading" }, "Time to sign"), h("div", { class: "tools" }, network, span)), text, latency, h("h3", { id: "requests-heading" }, "Requests"), requests);
 
   const times = axis({ space: 70, size: 32, incrs: [15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400], values: (_, splits) => splits.map(tick) });
   const line = (label, variable) => ({ label, stroke: () => color(variable), width: 2, spanGaps: true, points: { show: true, size: 6, fill: () => color(variable) } });
@@ -181,11 +182,15 @@ function trends() {
     if (!of || !of.signed && !of.failed) {
       drawn.forEach((p) => p.end());
       drawn = [];
+      section.querySelector("#requests-heading").hidden = true;
       text.replaceChildren("No request for a signature in this time. ", h("a", { href: "#/rounds" }, "Sign a message"), " to see how long it takes.");
       return;
     }
-    text.textContent = `${number(of.signed)} signed and ${number(of.failed)} not signed since ${clock(answer.from / 1000)}. ` +
-      (of.median === null ? "" : `Half of the signed ones took at most ${milliseconds(of.median)}, 99 of 100 at most ${milliseconds(of.p99)}, as far as the buckets of the metric quorate_sign_seconds tell.`);
+    const wide = answer.step < 120 ? `${number(answer.step)} s` : `${number(answer.step / 60)} min`;
+    section.querySelector("#requests-heading").hidden = false;
+    section.querySelector("#requests-heading").textContent = `Requests in each ${wide}, by time in UTC`;
+    text.textContent = `${number(of.signed)} signed and ${number(of.failed)} not signed since ${clock(answer.from / 1000)} UTC. ` +
+      (of.median === null ? "" : `Half were signed within ${milliseconds(of.median)}, 99 of 100 within ${milliseconds(of.p99)}, estimated from the metric quorate_sign_seconds.`);
     const points = of.points;
     const x = points.map((p) => p.at / 1000);
     const data = [[x, points.map((p) => p.median), points.map((p) => p.p99)], [x, points.map((p) => p.signed), points.map((p) => p.failed)]];
@@ -198,7 +203,7 @@ function trends() {
       return;
     }
     drawn.forEach((p) => p.end());
-    const shared = (i) => ({ cursor: { y: false, points: { size: 7 } }, scales: { x: { range: () => drawn[i]?.range ?? range }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] } } });
+    const shared = (i) => ({ tzDate: utc, padding: [null, 32, null, null], cursor: { y: false, points: { size: 7 } }, scales: { x: { range: () => drawn[i]?.range ?? range }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] } } });
     drawn = [];
     drawn[0] = plots.add(latency, { height: 220, ...shared(0), axes: [times, axis({ size: 62, values: (_, v) => v.map((ms) => milliseconds(ms).replace(/\.0+ /, " ").replace("0.00 ms", "0")) })],
       series: [{ value: clockOf }, { ...line("Median", "--accent"), value: legend }, { ...line("99 of 100", "--refused"), value: legend }] }, data[0]);

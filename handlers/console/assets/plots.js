@@ -7,11 +7,26 @@ export const color = (variable) => getComputedStyle(document.documentElement).ge
 
 export const axis = (more) => ({ stroke: () => color("--muted"), grid: { stroke: () => color("--line"), width: 1 }, ticks: { show: false }, font: FONT, labelFont: FONT, ...more });
 
+/** The date of a moment for an axis: in UTC. */
+export const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC");
+
+/** Gives the legend of a plot the colors of the theme, which uPlot does when it makes the plot only. */
+function paintLegend(u) {
+  u.root.querySelectorAll(".u-marker").forEach((marker, i) => {
+    if (i === 0) return; // the time has no color
+    marker.style.borderColor = u.series[i].stroke(u, i);
+    if (u.series[i].fill) marker.style.backgroundColor = u.series[i].fill(u, i);
+  });
+}
+
 /** The plots of a page: add makes one, end removes all. */
 export class Plots {
   constructor() {
     this.all = new Set();
-    this.repaint = () => this.all.forEach(({ u }) => u.redraw());
+    this.repaint = () => this.all.forEach(({ u }) => {
+      u.redraw();
+      paintLegend(u);
+    });
     addEventListener("theme", this.repaint);
   }
 

@@ -47,13 +47,13 @@ export const transaction = (chain) => async ({ network, text }) => {
       t.subnetOwnershipInfo?.addresses.length ? ["Owners", addresses(network, "P", t.subnetOwnershipInfo.addresses)] : null,
       made ? ["Asset created", h("a", { href: lookupURL(network, made.assetId) }, `${made.name} (${made.symbol})`)] : null,
       t.memo && t.memo !== "0x" ? ["Memo", h("code", {}, t.memo)] : null,
-      chain === "p-chain" ? ["Warp message", h("a", { href: `#/rounds?${new URLSearchParams({ network, message: t.txHash })}` }, "Sign the message that follows from it, if one does")] : null,
+      chain === "p-chain" ? ["Warp message", h("a", { href: `#/rounds?${new URLSearchParams({ network, message: t.txHash })}` }, "Sign its Warp message, if it has one")] : null,
     ]),
     h("h3", {}, `Inputs: ${t.consumedUtxos.length}`),
     t.consumedUtxos.length ? table("Inputs", ["Made by", { title: "Amount", right: true }, "Owners", "Chain"], t.consumedUtxos.map((u) => [
       madeBy(network, u), value(u.asset), addresses(network, prefix, u.addresses), chainOf(network, u.createdOnChainId)])) : h("p", { class: "muted" }, "It consumes no output."),
     h("h3", {}, `Outputs: ${t.emittedUtxos.length}`),
-    t.emittedUtxos.length ? table("Outputs", [{ title: "Index", right: true }, { title: "Amount", right: true }, "Owners", "State"], t.emittedUtxos.map((u) => [
+    t.emittedUtxos.length ? table("Outputs", ["Index", { title: "Amount", right: true }, "Owners", "State"], t.emittedUtxos.map((u) => [
       String(u.outputIndex), value(u.asset), addresses(network, prefix, u.addresses), state(network, u)])) : h("p", { class: "muted" }, "It makes no output."),
   ];
 };
@@ -157,7 +157,12 @@ export const staking = ({ network, text }) => paged("Staking transactions", ["Tr
 export async function chainsOf({ network, text }) {
   const { addresses: [found] } = await api(network, "addresses:listChainIds", { addresses: text });
   if (!found?.blockchainIds.length) return h("p", { class: "muted" }, "No chain of the primary network had an output of this address.");
-  return [facts([["Address", copied(text)], ["Had outputs on", h("span", {}, found.blockchainIds.flatMap((id) => [chainOf(network, id), " "]))]])];
+  const chains = await Promise.all(found.blockchainIds.map(async (id) => {
+    if (id === PRIMARY) return "P-Chain";
+    const known = await api(network, `blockchains/${id}`).catch(() => null); // without it, the ID is the name
+    return known?.blockchainName ? h("a", { href: lookupURL(network, id), title: id }, known.blockchainName) : link(network, id);
+  }));
+  return [facts([["Address", copied(text)], ["Had outputs on", h("span", {}, chains.flatMap((chain, i) => (i ? [", ", chain] : [chain])))]])];
 }
 
 /** The validations of a node on the primary network and on subnets, and on L1s. */

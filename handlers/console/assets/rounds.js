@@ -1,5 +1,5 @@
-import { h, ask, copyButton, failure, milliseconds, name, node, offerNetworks, percent, share, subnet, table, weight } from "./dom.js";
-import { REPLIES, elapsed } from "./live.js";
+import { h, ask, copyButton, failure, milliseconds, name, node, number, offerNetworks, percent, sentence, share, stamp, subnet, table, weight } from "./dom.js";
+import { REPLIES, elapsed, replyOf } from "./live.js";
 import { squarify } from "./tiles.js";
 
 const OUTCOMES = {
@@ -87,7 +87,7 @@ export function rounds(main, live, query) {
     if (newest) choose(newest, false);
   } }, "Follow the newest");
   const side = h("section", { class: "card", "aria-labelledby": "feed-heading" },
-    h("div", { class: "row" }, h("h2", { id: "feed-heading" }, "Latest rounds"), follow), feed, h("p", {}, h("a", { href: "#/messages" }, "All messages that are stored")));
+    h("div", { class: "row" }, h("h2", { id: "feed-heading" }, "Latest rounds"), follow), feed, h("p", { class: "below" }, h("a", { href: "#/messages" }, "All stored messages")));
 
   main.append(form, h("div", { class: "columns" }, display, side));
 
@@ -165,6 +165,8 @@ export function rounds(main, live, query) {
     return { replies, at };
   }
 
+  const running = () => Boolean(playing) || !shown.outcome;
+
   let painted = "";
   function paint(anew = false) {
     if (!shown) return;
@@ -176,7 +178,7 @@ export function rounds(main, live, query) {
     painted = state;
     heading.textContent = playing ? "Replay" : outcome(shown);
     heading.dataset.outcome = playing ? "" : shown.outcome;
-    facts.replaceChildren(h("span", {}, shown.network), " · ", subnet(shown.network, shown.signingSubnetId), ` · P-Chain height ${shown.pChainHeight} · message `, h("a", { href: `#/messages?${new URLSearchParams({ network: shown.network, id: shown.messageId })}` }, name(shown.messageId)));
+    facts.replaceChildren(h("span", {}, shown.network), " · ", subnet(shown.network, shown.signingSubnetId), ` · P-Chain height ${number(shown.pChainHeight)} · ${stamp(shown.startedAt)} · message `, h("a", { href: `#/messages?${new URLSearchParams({ network: shown.network, id: shown.messageId })}` }, name(shown.messageId)));
     tools.hidden = false;
     const sums = new Map();
     const counts = new Map();
@@ -184,7 +186,7 @@ export function rounds(main, live, query) {
       const letter = replies[v.index] ?? "u";
       sums.set(letter, (sums.get(letter) ?? 0) + Number(v.weight));
       counts.set(letter, (counts.get(letter) ?? 0) + 1);
-      const kind = (REPLIES[letter] ?? REPLIES.u)[0];
+      const [kind] = replyOf(letter, false);
       if (cells[i].dataset.reply !== kind) cells[i].dataset.reply = kind;
     });
     const total = Number(shown.totalWeight);
@@ -200,17 +202,19 @@ export function rounds(main, live, query) {
     line.style.left = `${100 * target}%`;
     bar.replaceChildren(...parts, line);
     bar.dataset.reached = String(signed >= target);
-    barLabel.replaceChildren(...(!validators.length ? [] : [h("strong", {}, percent(signed)), ` of the weight has signed, ${percent(target)} make the quorum`]));
-    legend.replaceChildren(...Object.entries(REPLIES).filter(([letter]) => counts.get(letter)).map(([letter, [kind, title]]) =>
-      h("li", {}, h("span", { class: "swatch", "data-reply": kind }), `${title} `, h("b", {}, String(counts.get(letter))), h("small", {}, REPLIES[letter][2]))));
-    tiles.setAttribute("aria-label", `${validators.length} validators as tiles sized by weight: ${Object.entries(REPLIES).filter(([l]) => counts.get(l)).map(([l, [, title]]) => `${counts.get(l)} ${title.toLowerCase()}`).join(", ")}. Arrow keys go through them.`);
+    barLabel.replaceChildren(...(!validators.length ? [] : [h("strong", {}, percent(signed)), ` of the weight has signed, the quorum is ${percent(target)}`]));
+    legend.replaceChildren(...Object.keys(REPLIES).filter((letter) => counts.get(letter)).map((letter) => {
+      const [kind, title, meaning] = replyOf(letter, running());
+      return h("li", {}, h("span", { class: "swatch", "data-reply": kind }), h("span", {}, `${title} `, h("b", {}, String(counts.get(letter))), " ", h("small", {}, meaning)));
+    }));
+    tiles.setAttribute("aria-label", `${validators.length} validators as tiles sized by weight: ${Object.keys(REPLIES).filter((l) => counts.get(l)).map((l) => `${counts.get(l)} ${replyOf(l, running())[1].toLowerCase()}`).join(", ")}. Arrow keys go through them.`);
     tiles.hidden = asTable || !validators.length;
     listing.hidden = !asTable;
     if (asTable) {
       const at = listing.querySelector(".scroll")?.scrollTop ?? 0;
       listing.replaceChildren(table("Validators of the round", ["Validator", { title: "Weight", right: true }, { title: "Share", right: true }, "Reply"],
         validators.map((v) => {
-          const [kind, title] = REPLIES[replies[v.index]] ?? REPLIES.u;
+          const [kind, title] = replyOf(replies[v.index], running());
           return [node(shown.network, v.nodeId), weight(v.weight, shown.signingSubnetId), percent(share(v.weight, shown.totalWeight), 2), h("span", { class: "reply" }, h("span", { class: "swatch", "data-reply": kind }), title)];
         })));
       listing.querySelector(".scroll").scrollTop = at;
@@ -230,11 +234,11 @@ export function rounds(main, live, query) {
   function describe(replies) {
     const v = validators[chosen];
     if (!v || asTable) {
-      detail.textContent = "";
+      detail.textContent = asTable || !cells.length ? "" : "Each tile is a validator, as large as its weight. Point at one for its name.";
       return;
     }
     const nodes = v.nodes > 1 ? ` and ${v.nodes - 1} more` : "";
-    detail.replaceChildren(h("b", {}, v.nodeId + nodes), ` · ${percent(share(v.weight, shown.totalWeight), 2)} of the weight · ${(REPLIES[replies[v.index]] ?? REPLIES.u)[1]}`);
+    detail.replaceChildren(h("b", {}, v.nodeId + nodes), ` · ${percent(share(v.weight, shown.totalWeight), 2)} of the weight · ${replyOf(replies[v.index], running())[1]}`);
   }
 
   function walk(e) {
@@ -260,14 +264,14 @@ export function rounds(main, live, query) {
     if (listed || ended) return;
     listed = requestAnimationFrame(() => {
       listed = 0;
-      const latest = [...live.rounds.values()].slice(-14).reverse();
+      const latest = [...live.rounds.values()].slice(-11).reverse();
       const focused = document.activeElement?.dataset?.round;
       feed.replaceChildren(...latest.map((round) => {
         const target = share(round.targetWeight, round.totalWeight);
         return h("li", {}, h("button", { type: "button", "data-round": round.id, "aria-pressed": String(shown?.id === round.id), onclick: () => choose(round, true) },
           h("span", { class: "dot", "data-outcome": round.outcome || "running" }),
           h("span", { class: "feed-name" }, name(round.messageId, 8, 4), h("small", {}, `${round.network} · quorum ${percent(target, 0)}`)),
-          h("span", { class: "feed-end" }, round.outcome ? milliseconds(round.elapsed) : "running", h("small", {}, outcome(round)))));
+          h("span", { class: "feed-end" }, round.outcome ? milliseconds(round.elapsed) : "…", h("small", {}, outcome(round)))));
       }));
       if (!latest.length) feed.replaceChildren(h("li", { class: "empty" }, "None since this page was opened."));
       if (focused) [...feed.querySelectorAll("button")].find((b) => b.dataset.round === focused)?.focus();
@@ -347,9 +351,9 @@ export function rounds(main, live, query) {
       const answers = await (isMessage ? sign(`${path}/aggregateSignatures`, `0x${bare}`) : find(path, text, bare));
       const failed = answers.filter((a) => a.error).length;
       say(failed ? "bad" : "good", failed ? `${failed} of ${answers.length} not signed` : `Signed in ${milliseconds(performance.now() - began)}`,
-        ...answers.flatMap((a) => (a.error ? [a.error.message, reasons(a.error.outcomes)] : [...signedParts(a.signedMessage), delivery(a.delivery)])));
+        ...answers.flatMap((a) => (a.error ? [sentence(a.error.message), reasons(a.error.outcomes)] : [...signedParts(a.signedMessage), delivery(a.delivery)])));
     } catch (error) {
-      say("bad", "Not signed", error.message, reasons(error.outcomes));
+      say("bad", "Not signed", sentence(error.message), reasons(error.outcomes));
     }
     submit.disabled = false;
     // The round may be heard of a moment later than its end.
@@ -393,11 +397,10 @@ function delivery(d) {
 /** Why weight is missing, as a table; null if the account does not say. */
 export function reasons(account) {
   if (!account?.reasons?.length) return null;
-  return table("Reasons", [{ title: "Weight", right: true }, "Reason", { title: "Validators", right: true }, "What to do"], account.reasons.map((r) => [
+  return table("Reasons", [{ title: "Weight", right: true }, { title: "Validators", right: true }, "Reason and what to do"], account.reasons.map((r) => [
     percent(share(r.weight, account.totalWeight)),
-    h("span", {}, h("code", {}, r.code), r.detail ? ` ${r.detail}` : ""),
     h("span", { title: r.nodeIds.join("\n") }, String(r.count ?? "")),
-    r.remedy,
+    h("span", {}, h("code", {}, r.code), r.detail ? ` ${r.detail}` : "", r.remedy ? h("small", { class: "wrap" }, r.remedy) : null),
   ]));
 }
 

@@ -4,6 +4,7 @@
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { faults } from "./faults.mjs";
 
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
@@ -81,6 +82,7 @@ async function shoot(page, name, colorScheme, viewport) {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize(viewport);
   }
+  await page.evaluate(() => scrollTo(0, 0)); // else the header is in the middle
   await page.waitForTimeout(300); // a figure of two may still be on its way to the screen
   await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
 }
@@ -115,6 +117,7 @@ async function signExample(page) {
 const wide = async (page) => {
   const { all, seen } = await page.evaluate(() => ({ all: document.documentElement.scrollWidth, seen: document.documentElement.clientWidth }));
   assert.ok(all <= seen, `the page is ${all} px wide on a screen of ${seen}`);
+  assert.deepEqual(await page.evaluate(faults), [], "text that cannot be read");
 };
 
 for (const colorScheme of ["light", "dark"]) {
@@ -433,6 +436,9 @@ await check("addresses of EVM chains and messages between chains have pages", { 
   await found.locator("tbody tr", { hasText: "Signed" }).waitFor();
   await wide(page);
   await shootAll(page, "icm");
+  await open(page, `lookup?network=local&q=${m.sourceTransaction.txHash}`);
+  await section(page, "Transaction of an EVM chain").locator("dd a", { hasText: m.messageId }).click();
+  await found.locator("tbody tr", { hasText: "Signed" }).waitFor();
   await found.locator("dd a", { hasText: m.from }).click();
   await section(page, "Messages between chains").locator(`a[href$="q=${m.messageId}"]`).waitFor();
   const { transactions: [t] } = await api("chains/99001/transactions?pageSize=1");

@@ -25,10 +25,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-//go:embed package.json package-lock.json browser.mjs pages.mjs docs.mjs
+//go:embed package.json package-lock.json browser.mjs faults.mjs pages.mjs docs.mjs
 var files embed.FS
 
 var shots = flag.String("shots", "", "`folder` to write screenshots to")
+
+// shotsFolder makes the folder of -shots and returns its path, or nothing without the flag.
+func shotsFolder(t *testing.T) string {
+	t.Helper()
+	if *shots == "" {
+		return ""
+	}
+	folder, err := filepath.Abs(*shots)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	return folder
+}
 
 func TestConsoleInABrowser(t *testing.T) {
 	chromium := testenv.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
@@ -36,19 +48,12 @@ func TestConsoleInABrowser(t *testing.T) {
 	url, output := startDev(t)
 	base := strings.TrimSuffix(url, "/console/")
 
-	folder := ""
-	if *shots != "" {
-		var err error
-		folder, err = filepath.Abs(*shots)
-		require.NoError(t, err)
-		require.NoError(t, os.MkdirAll(folder, 0o755))
-	}
 	address := regexp.MustCompile(`addresses=(P-\w+)`).FindStringSubmatch(output())
 	require.Len(t, address, 2, "quorate dev names no address: %s", output())
 	private := regexp.MustCompile(`Health and metrics: (http://\S+)/readyz`).FindStringSubmatch(output())
 	require.Len(t, private, 2, "quorate dev names no private address: %s", output())
 	input, err := json.Marshal(map[string]string{
-		"url": url, "private": private[1], "chromium": chromium, "address": address[1], "shots": folder,
+		"url": url, "private": private[1], "chromium": chromium, "address": address[1], "shots": shotsFolder(t),
 		"validator": first(t, base+"/v1/networks/local/delegators?pageSize=1", "delegators", "nodeId"),
 		"subnet":    first(t, base+"/v1/networks/local/subnets?pageSize=1", "subnets", "subnetId"),
 	})

@@ -1,10 +1,11 @@
-// Opens the reference of a running service in a browser. Standard input is {page, chromium}; standard output is what
-// the page shows, and the status of each operation when it is executed with its examples.
+// Opens the reference of a running service in a browser. Standard input is {page, chromium, shots}, shots being a
+// folder for screenshots or empty. Standard output is what the page shows, and the status of each operation when it is
+// executed with its examples.
 import { chromium } from "playwright-core";
 
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
-const { page: url, chromium: executablePath } = JSON.parse(input);
+const { page: url, chromium: executablePath, shots } = JSON.parse(input);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"] });
 try {
   const page = await browser.newPage({ colorScheme: "dark" });
@@ -49,7 +50,21 @@ try {
   await open.locator(".live-responses-table .response-col_status", { hasText: "200" }).waitFor();
   const tabs = await open.locator(".request-snippets .opblock-body button, .request-snippets h4, .request-snippets .btn").allInnerTexts();
   const console = await page.locator('a[href="console/"]').count();
-  process.stdout.write(JSON.stringify({ dark, statuses, opened, tabs, console, wrong }));
+  // In both themes, on a desk and a phone, the operation open that was executed.
+  const beyond = {};
+  for (const colorScheme of ["light", "dark"]) {
+    for (const [on, viewport] of [["desk", { width: 1280, height: 900 }], ["phone", { width: 390, height: 844 }]]) {
+      const context = await browser.newContext({ colorScheme, viewport });
+      const view = await context.newPage();
+      await view.goto(`${url}${operation}`);
+      await view.locator(".opblock.is-open").waitFor();
+      const { all, seen } = await view.evaluate(() => ({ all: document.documentElement.scrollWidth, seen: document.documentElement.clientWidth }));
+      if (all > seen) beyond[`${colorScheme} ${on}`] = all;
+      if (shots) await view.screenshot({ path: `${shots}/reference-${colorScheme}-${on}.png` });
+      await context.close();
+    }
+  }
+  process.stdout.write(JSON.stringify({ dark, statuses, opened, tabs, console, wrong, beyond }));
 } finally {
   await browser.close();
 }

@@ -22,7 +22,7 @@ func TestReferenceInABrowser(t *testing.T) {
 	base := strings.TrimSuffix(url, "/console/")
 	first(t, base+"/v1/networks/local/delegators?pageSize=1", "delegators", "nodeId")
 	first(t, base+"/v1/icm/messages?pageSize=1", "messages", "messageId")
-	input, err := json.Marshal(map[string]string{"page": base + "/docs", "chromium": chromium})
+	input, err := json.Marshal(map[string]string{"page": base + "/docs", "chromium": chromium, "shots": shotsFolder(t)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -38,9 +38,11 @@ func TestReferenceInABrowser(t *testing.T) {
 		Tabs     []string
 		Console  int
 		Wrong    []string
+		Beyond   map[string]int
 	}
 	require.NoError(t, json.Unmarshal(out.Bytes(), &got), "%s", &out)
 	require.Empty(t, got.Wrong)
+	require.Empty(t, got.Beyond, "the page is wider than the screen")
 	require.True(t, got.Dark, "the system's theme is dark")
 	require.Equal(t, 1, got.Console, "there is no link to the console")
 	require.Contains(t, strings.ReplaceAll(got.Opened, "\u200b", ""), "/transactions", "a link to an operation is lost when the page is loaded again")
