@@ -158,7 +158,7 @@ func TestProven(t *testing.T) {
 
 	provider := proxy.Start(t, node)
 	config := filepath.Join(t.TempDir(), "quorate.yaml")
-	require.NoError(t, os.WriteFile(config, []byte("networks:\n  local:\n    evm:\n      - rpc: "+node+"/ext/bc/"+l1ID.String()+"/rpc\n"), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte("networks:\n  local:\n    verify_evm_senders: true\n    evm:\n      - rpc: "+node+"/ext/bc/"+l1ID.String()+"/rpc\n"), 0o600))
 	s := startService(t, program, provider.URL, "--config", config)
 	const l1Path = "/v1/chains/99123/"
 	s.awaitEVM(ctx, first.BlockNumber.Uint64())

@@ -70,8 +70,8 @@ func fetchDetails(ctx context.Context, of *Chain, tx *evm.Transaction) (d *evm.T
 	if err != nil {
 		return nil, false, err
 	}
-	if int(tx.Index) >= len(block.Transactions) || block.Transactions[tx.Index].Hash != tx.Hash {
-		return nil, false, fmt.Errorf("%w: block %d has no transaction %s at index %d", chain.ErrInconsistent, tx.Block.Number, tx.Hash, tx.Index)
+	if int(tx.Index) >= len(block.Transactions) || block.Transactions[tx.Index].Hash != tx.Hash || block.Transactions[tx.Index].From != tx.From {
+		return nil, false, fmt.Errorf("%w: block %d has no transaction %s at index %d from its sender", chain.ErrInconsistent, tx.Block.Number, tx.Hash, tx.Index)
 	}
 	return evm.DetailsOf(block, int(tx.Index)), !block.Unhashed && !block.Unchecked && block.Settled == nil, nil
 }

@@ -43,6 +43,8 @@ type Network struct {
 	KeepContainers primary.Keep `yaml:"keep_containers"`
 	// EVMIndexes names the optional indexes of the network's EVM chains that are on.
 	EVMIndexes []evm.Optional `yaml:"evm_indexes"`
+	// VerifyEVMSenders makes the indexes of EVM chains recover the sender of each transaction from its signature.
+	VerifyEVMSenders bool `yaml:"verify_evm_senders"`
 	// GenesisFile is what the nodes of a private network were started with.
 	GenesisFile string `yaml:"genesis_file"`
 	// UpgradeFile has the upgrade times of a private network that is followed over the peer-to-peer network, as its nodes

@@ -32,6 +32,8 @@ type EVMOptions struct {
 	Node EVMNode
 	// Chain is the chain's name in logs.
 	Chain string
+	// VerifySenders makes the source verify the senders of transactions, which takes several times as long as the rest.
+	VerifySenders bool
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -40,9 +42,10 @@ type EVMOptions struct {
 // the traces of a block are unavailable after a bounded number of attempts, the block comes without them and its Traced
 // is false. EVMSource implements Source, Noter and Beginner.
 type EVMSource struct {
-	node  EVMNode
-	chain string
-	log   *slog.Logger
+	node          EVMNode
+	chain         string
+	verifySenders bool
+	log           *slog.Logger
 
 	// atOnce is the number of blocks per request. Each failure halves it.
 	atOnce atomic.Int64
@@ -91,7 +94,7 @@ const (
 
 // NewEVMSource returns a source. It sends no request.
 func NewEVMSource(o EVMOptions) *EVMSource {
-	s := &EVMSource{node: o.Node, chain: o.Chain, log: o.Log, attempts: make(map[uint64]int)}
+	s := &EVMSource{node: o.Node, chain: o.Chain, verifySenders: o.VerifySenders, log: o.Log, attempts: make(map[uint64]int)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -343,7 +346,7 @@ func (s *EVMSource) fetch(ctx context.Context, from uint64, n int, traces bool) 
 	blocks := make([]Block[*evm.Block], 0, len(answers))
 	for i := range answers {
 		height := from + uint64(i)
-		a := evm.Answers{Block: answers[i].Block, Receipts: answers[i].Receipts, Traces: answers[i].Traces}
+		a := evm.Answers{Block: answers[i].Block, Receipts: answers[i].Receipts, Traces: answers[i].Traces, Senders: s.verifySenders}
 		b, err := s.decode(height, a)
 		switch {
 		case errors.Is(err, evm.ErrHash) && s.childConfirms():

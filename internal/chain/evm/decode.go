@@ -33,15 +33,18 @@ type Answers struct {
 	// Confirmed is the parent hash in the child block. It replaces the hash check for a header that does not have the
 	// block's hash. If nil, the header must have the block's hash.
 	Confirmed *common.Hash
+	// Senders makes Decode recover the sender of each transaction from its signature. That takes several times as long as
+	// the rest.
+	Senders bool
 }
 
 // Decode parses a block and verifies that its parts belong together and are complete: it checks the header's hash, and
 // the transactions and receipts roots unless the node omitted fields that the roots need (Block.Unchecked). It also checks
-// what the roots imply: senders, the gas of each transaction, created contracts, log indexes, and effective gas prices.
-// Since Helicon a C-Chain header's receipts root covers settled blocks: Decode encodes the receipts and leaves the check,
+// what the roots imply: the gas of each transaction, created contracts, log indexes, effective gas prices, and on request
+// senders. Since Helicon a C-Chain header's receipts root covers settled blocks: Decode encodes the receipts and leaves the check,
 // and that of gas prices, to its caller. The result does not refer to the answers. Errors wrap ErrInconsistent.
 func Decode(a Answers) (*Block, error) {
-	d := decoder{block: new(Block), logs: -1, confirmed: a.Confirmed}
+	d := decoder{block: new(Block), logs: -1, confirmed: a.Confirmed, senders: a.Senders}
 	d.transactions.buffer, d.receipts.buffer = rlp.NewEncoderBuffer(nil), rlp.NewEncoderBuffer(nil)
 	defer d.transactions.close()
 	defer d.receipts.close()
@@ -93,6 +96,7 @@ type decoder struct {
 	block     *Block
 	logs      int64 // the index of the last log
 	confirmed *common.Hash
+	senders   bool
 
 	transactions, receipts items
 	roots                  [2]common.Hash // of transactions and receipts, from the header
@@ -232,7 +236,7 @@ func (d *decoder) readTransaction(s *jsonScanner, at int) {
 		s.fail("transaction %d has no sender", at)
 	}
 	if s.err == nil {
-		d.transactions.transaction(s, tx, &signed)
+		d.transactions.transaction(s, tx, &signed, d.senders)
 	}
 }
 

@@ -236,8 +236,8 @@ const (
 	dynamicFeeType = 2
 )
 
-// transaction appends a transaction and verifies its hash.
-func (l *items) transaction(s *jsonScanner, tx *Transaction, x *signature) {
+// transaction appends a transaction and verifies its hash, and on request its sender.
+func (l *items) transaction(s *jsonScanner, tx *Transaction, x *signature, senders bool) {
 	typed := tx.Type == accessListType || tx.Type == dynamicFeeType
 	if l.unknown || x.has != 3 ||
 		tx.Type != legacyType && (!typed || !x.chain || x.access == nil) ||
@@ -253,6 +253,9 @@ func (l *items) transaction(s *jsonScanner, tx *Transaction, x *signature) {
 	})
 	if hash := l.hasher.hash(encoded); hash != tx.Hash {
 		s.fail("the hash of transaction %d is %s, the node reported %s", len(l.ends)-1, hash, tx.Hash)
+		return
+	}
+	if !senders {
 		return
 	}
 	if from, ok := x.sender(l, tx); !ok || from != tx.From {

@@ -114,8 +114,10 @@ type evmIndexes struct {
 	leases    *lease.Leases // nil if no other process shares the store
 	role      config.Role
 	optional  []evm.Optional // indexes that are on
-	views     evm.Viewer     // what the Data API reads from
-	fetcher   *metadata.Fetcher
+	// verifySenders is config.Network.VerifyEVMSenders.
+	verifySenders bool
+	views         evm.Viewer // what the Data API reads from
+	fetcher       *metadata.Fetcher
 	// registry returns the index of blockchains, false if there is none.
 	registry func() (*registry.Index, func() reply.Progress, bool)
 	// changed is called when another chain can be read.
@@ -196,7 +198,7 @@ func (x *evmIndexer) run(ctx context.Context, filling func(*evm.Filler), log *sl
 
 func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
 	r := &evmIndexes{
-		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, fetcher: o.Fetcher, registry: n.Registry, changed: o.Changed, metrics: metrics, signer: n.Signer, log: o.Log,
+		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, verifySenders: o.Config.VerifyEVMSenders, fetcher: o.Fetcher, registry: n.Registry, changed: o.Changed, metrics: metrics, signer: n.Signer, log: o.Log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string), absent: make(map[string]bool),
 	}
 	if o.Views != nil {
@@ -371,7 +373,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 	e.keeper = metadata.New(metadata.Options{Contracts: e.book, Fetcher: r.fetcher, Store: r.store, NetworkID: r.networkID, BlockchainID: blockchainID, Log: log})
 	served := evm.New(r.views, r.networkID, blockchainID, e.book).Among(len(r.chains))
 	e.newIndexer = func(s store.Store) (*evmIndexer, error) {
-		source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
+		source := index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, VerifySenders: r.verifySenders, Log: log})
 		projection := evm.NewProjection(r.networkID, blockchainID).Among(len(r.chains)).With(r.optional...)
 		// Chains of different networks and blockchains may share a chain ID.
 		chainName := name + "/" + blockchainID.String()
@@ -397,7 +399,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 		})
 		return &evmIndexer{pipeline, filler, chainName, index.Cursor(r.networkID, chainName, projection.Name())}, nil
 	}
-	e.tips = index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, Log: log})
+	e.tips = index.NewEVMSource(index.EVMOptions{Node: api, Chain: name, VerifySenders: r.verifySenders, Log: log})
 	first, err := e.newIndexer(r.store)
 	if err == nil {
 		e.pipeline, e.first = first.pipeline, first
@@ -667,7 +669,7 @@ func (r *evmIndexes) blocks(id ids.ID) (index.Source[*chain.Block], bool) {
 	defer r.mu.Unlock()
 	for _, e := range r.open {
 		if e.served.BlockchainID == id {
-			return index.NewEVMSource(index.EVMOptions{Node: e.node, Chain: e.name, Log: r.log}), true
+			return index.NewEVMSource(index.EVMOptions{Node: e.node, Chain: e.name, VerifySenders: r.verifySenders, Log: r.log}), true
 		}
 	}
 	return nil, false
