@@ -25,7 +25,7 @@ var floors = map[string]int{
 	"p2p": 1, "validators": 1, "internal/peernode": 1,
 	"aggregator": 2, "internal/index": 2,
 	"internal/webhook": 3, "internal/anchor": 3,
-	"handlers":         4, "internal/simnet": 4, "internal/measure": 4,
+	"handlers": 4, "internal/simnet": 4, "internal/measure": 4,
 	"internal/config":  5,
 	"internal/service": 6,
 	"internal/doctor":  7,

@@ -169,7 +169,7 @@ func envNames(known []setting) []string {
 }
 
 func (s *Survey) readFile(path string) {
-	const hint = "Compare it with config.example.yaml."
+	const hint = "quorate config example prints a configuration with all keys."
 	content, err := readFile(path)
 	if err != nil {
 		s.Wrong("Check --config. quorate config example prints a configuration.", fmt.Errorf("reading the configuration: %w", err))
