@@ -11,8 +11,8 @@ import (
 // it.
 type Peers interface {
 	http.RoundTripper
-	// Offers reports whether it has an answer to a method at a path, and whether it has that now: otherwise the chain is
-	// not executed to its tip.
+	// Offers reports whether it has an answer to a method at a path, and whether it alone is asked now: otherwise the chain
+	// was not executed to its tip yet.
 	Offers(path, method string) (offers, now bool)
 }
 

@@ -160,7 +160,7 @@ func (n *Node) readyLocked() error {
 	if n.chain == nil {
 		return ErrBehind
 	}
-	return n.status.ready()
+	return n.Ready()
 }
 
 // serveEpoch answers proposervm.getCurrentEpoch.

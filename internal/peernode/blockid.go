@@ -14,7 +14,7 @@ import (
 func (n *Node) Executed() (height uint64, ok bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.status.Height, n.chain != nil
+	return n.Status().Height, n.chain != nil
 }
 
 // BlockID returns the ID of the executed block at a height, without its proposer envelope. The error is ErrBehind if that
@@ -27,7 +27,7 @@ func (n *Node) BlockID(ctx context.Context, height uint64) (ids.ID, error) {
 	}
 	id, err := n.chain.BlockID(ctx, height)
 	if errors.Is(err, database.ErrNotFound) {
-		return ids.Empty, fmt.Errorf("%w: block %d is not executed yet, the last one is %d", ErrBehind, height, n.status.Height)
+		return ids.Empty, fmt.Errorf("%w: block %d is not executed yet, the last one is %d", ErrBehind, height, n.Status().Height)
 	}
 	return id, err
 }

@@ -220,6 +220,9 @@ func (n *Node) importCheckpoint(ctx context.Context, db database.Database) error
 		return err
 	}
 	defer func() { r.Close(); _ = f.Close() }() // it was read
+	if r.Header != n.origin.Header {
+		return fmt.Errorf("checkpoint %s changed since the start; start again", n.o.Checkpoint.File)
+	}
 	batch := prefixdb.New(stateSection, db).NewBatch()
 	for err == nil {
 		var key, value []byte
@@ -267,12 +270,12 @@ type export struct {
 // height. If the block at that height is a proposal, the checkpoint is of the block that decides about it. Errors before
 // begin: ErrBusy, ErrPast, ErrBehind, and others.
 func (n *Node) Export(ctx context.Context, height uint64, begin func(checkpoint.Header) io.Writer) (ids.ID, error) {
-	ctx, done, err := n.startExport(ctx)
+	ctx, chain, done, err := n.startExport(ctx)
 	if err != nil {
 		return ids.Empty, err
 	}
 	defer done()
-	state, err := n.stateAt(ctx, height)
+	state, err := n.stateAt(ctx, chain, height)
 	if err != nil {
 		return ids.Empty, err
 	}
@@ -285,14 +288,16 @@ func (n *Node) Export(ctx context.Context, height uint64, begin func(checkpoint.
 }
 
 // startExport has Run wait with closing the state until done is called. The context ends with Run.
-func (n *Node) startExport(ctx context.Context) (_ context.Context, done func(), err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (n *Node) startExport(ctx context.Context) (_ context.Context, chain *pchainvm.Chain, done func(), err error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	n.exportMu.Lock()
+	defer n.exportMu.Unlock()
 	if err := n.readyLocked(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if n.exporting == maxExports {
-		return nil, nil, ErrBusy
+		return nil, nil, nil, ErrBusy
 	}
 	n.exporting++
 	n.exports.Add(1)
@@ -305,20 +310,20 @@ func (n *Node) startExport(ctx context.Context) (_ context.Context, done func(),
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, func() {
+	return ctx, n.chain, func() {
 		cancel(nil)
-		n.mu.Lock()
+		n.exportMu.Lock()
 		n.exporting--
-		n.mu.Unlock()
+		n.exportMu.Unlock()
 		n.exports.Done()
 	}, nil
 }
 
 // stateAt returns the present state or, unless height is 0, waits for that of a height.
-func (n *Node) stateAt(ctx context.Context, height uint64) (*pchainvm.State, error) {
-	n.mu.Lock()
+func (n *Node) stateAt(ctx context.Context, chain *pchainvm.Chain, height uint64) (*pchainvm.State, error) {
+	n.exportMu.Lock() // a block that is executed meanwhile is offered afterwards
 	e := &export{height, make(chan *pchainvm.State, 1)}
-	state, err := n.chain.State(ctx)
+	state, err := chain.State(ctx)
 	if err == nil && height > 0 && state.Height != height {
 		if state.Height > height {
 			err = fmt.Errorf("%w: it is at height %d; name a height above", ErrPast, state.Height)
@@ -328,7 +333,7 @@ func (n *Node) stateAt(ctx context.Context, height uint64) (*pchainvm.State, err
 		state.Release()
 		state = nil
 	}
-	n.mu.Unlock()
+	n.exportMu.Unlock()
 	if err != nil || state != nil {
 		return state, err
 	}
@@ -343,8 +348,8 @@ func (n *Node) stateAt(ctx context.Context, height uint64) (*pchainvm.State, err
 
 // forget ends waiting.
 func (n *Node) forget(e *export) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.exportMu.Lock()
+	defer n.exportMu.Unlock()
 	for i, one := range n.awaited {
 		if one == e {
 			n.awaited = append(n.awaited[:i:i], n.awaited[i+1:]...)
@@ -359,16 +364,16 @@ func (n *Node) forget(e *export) {
 }
 
 // offer hands the state to those that wait for it, after each executed block.
-func (n *Node) offer(ctx context.Context, executed uint64) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (n *Node) offer(ctx context.Context, chain *pchainvm.Chain, executed uint64) error {
+	n.exportMu.Lock()
+	defer n.exportMu.Unlock()
 	var left []*export
 	for _, e := range n.awaited {
 		if e.height > executed {
 			left = append(left, e)
 			continue
 		}
-		state, err := n.chain.State(ctx)
+		state, err := chain.State(ctx)
 		if err != nil {
 			return err
 		}

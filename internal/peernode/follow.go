@@ -147,6 +147,7 @@ func (f *follower) step(ctx context.Context) error {
 		return errNewer
 	}
 	f.node.change(func(s *Status) { s.Confirmed, s.Target, s.Lowest = time.Now(), s.Height, s.Height })
+	f.node.confirmed.Store(true)
 	return nil
 }
 
@@ -372,7 +373,7 @@ func (f *follower) execute(ctx context.Context, from, to uint64) error {
 			err = f.chain.Execute(ctx, b)
 		}
 		if err == nil {
-			err = f.node.offer(ctx, h)
+			err = f.node.offer(ctx, f.chain, h)
 		}
 		if err != nil {
 			return &fatalError{err}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,13 +65,21 @@ type Node struct {
 	fresh    bool           // Run has to import the checkpoint; only Run uses it
 	exports  sync.WaitGroup // ends before the state is closed
 
-	mu        sync.RWMutex
-	status    Status          // guarded by mu
-	chain     *pchainvm.Chain // guarded by mu; nil unless Run runs
-	peers     Peers           // guarded by mu; with chain
-	ending    chan struct{}   // guarded by mu; with chain, and closed before it
-	exporting int             // guarded by mu
-	awaited   []*export       // guarded by mu
+	// confirmed is set once the voters have confirmed the tip and everything up to it is executed.
+	confirmed atomic.Bool
+
+	// Answers hold mu for reading, so that Run waits for them with closing the chain. It is taken before the others.
+	mu     sync.RWMutex
+	chain  *pchainvm.Chain // guarded by mu; nil unless Run runs
+	peers  Peers           // guarded by mu; with chain
+	ending chan struct{}   // guarded by mu; with chain, and closed before it
+
+	exportMu  sync.Mutex
+	exporting int       // guarded by exportMu
+	awaited   []*export // guarded by exportMu
+
+	statusMu sync.RWMutex
+	status   Status // guarded by statusMu
 }
 
 // Status is how far a Node is.
@@ -151,7 +160,8 @@ func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
 	if err == nil {
 		ending := make(chan struct{})
 		n.mu.Lock()
-		n.chain, n.peers, n.ending, n.status = chain, peers, ending, Status{Height: height}
+		n.chain, n.peers, n.ending = chain, peers, ending
+		n.change(func(s *Status) { *s = Status{Height: height} })
 		n.mu.Unlock()
 		err = newFollower(n, peers, chain, db).run(ctx)
 		n.mu.Lock() // waits for answers in progress
@@ -179,14 +189,14 @@ func openDatabase(dir string) (database.Database, error) {
 
 // Status returns how far the node is.
 func (n *Node) Status() Status {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
+	n.statusMu.RLock()
+	defer n.statusMu.RUnlock()
 	return n.status
 }
 
 func (n *Node) change(f func(*Status)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.statusMu.Lock()
+	defer n.statusMu.Unlock()
 	f(&n.status)
 }
 

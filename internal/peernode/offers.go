@@ -9,7 +9,8 @@ import (
 // offeredInfo are the methods of the API info whose answers are configured. The addresses of nodes are nodes' to report.
 var offeredInfo = set.Of("info.getNetworkID", "info.getBlockchainID", "info.upgrades")
 
-// Offers implements node.Peers.
+// Offers implements node.Peers. Once the tip was confirmed, all that is offered is offered now, even while the voters do not
+// agree: nobody else is believed then.
 func (n *Node) Offers(path, method string) (offers, now bool) {
 	switch {
 	case path == infoPath:
@@ -21,7 +22,7 @@ func (n *Node) Offers(path, method string) (offers, now bool) {
 	default:
 		_, offers = epochOf(path, method)
 	}
-	return offers, offers && n.Ready() == nil
+	return offers, offers && n.confirmed.Load()
 }
 
 const infoPath = "/ext/info"

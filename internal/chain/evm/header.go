@@ -55,7 +55,8 @@ const (
 // header collects the fields of a block header.
 type header struct {
 	fields [len(headerFields)][]byte // bytes; quantities without leading zeros
-	has    [len(headerFields)]bool
+	has    [len(headerFields)]bool   // and not null
+	named  [len(headerFields)]bool
 }
 
 // field reads a field of a block and reports whether it is a header field.
@@ -71,6 +72,11 @@ func (h *header) field(s *jsonScanner, name []byte) {
 		s.skip()
 		return
 	}
+	if h.named[i] {
+		s.fail("%s is there twice", name)
+		return
+	}
+	h.named[i] = true
 	h.has[i] = s.optional(func() {
 		if headerFields[i].kind == fieldQuantity {
 			n := s.big()
@@ -79,6 +85,14 @@ func (h *header) field(s *jsonScanner, name []byte) {
 		}
 		h.fields[i] = s.data()
 	})
+}
+
+// imply makes fields present that must be: in the hash, an absent optional field before a present one is 0, so a node can
+// leave it out and the hash stays right.
+func (h *header) imply() {
+	for _, i := range []int{baseFeeField, settledField} {
+		h.has[i] = h.has[i] || slices.Contains(h.has[i+1:], true)
+	}
 }
 
 // hash returns the block hash. It returns false if a required field is missing.

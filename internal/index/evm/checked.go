@@ -53,15 +53,19 @@ func (t *Projection) check(ctx context.Context, r store.Reader, block *evm.Block
 	default:
 		c.settle(n, *block.Settled, block.ReceiptsRoot)
 	}
+	drop := func() {
+		for height := range c.waiting {
+			if !c.known || height <= c.settled || height < c.from {
+				c.drop(height)
+				batch.Delete(store.FamilyEVMChecked, t.chain.checkedRow(height))
+			}
+		}
+	}
+	drop()
 	awaits := c.known && c.settled < n && c.from <= n
 	if awaits && (len(c.waiting) == maxWaiting || c.bytes+sizeOf(block.Receipts) > maxWaitingBytes) {
 		c.from, awaits = n+1, false // the next root covers what is dropped
-	}
-	for height := range c.waiting {
-		if !c.known || height <= c.settled || height < c.from {
-			c.drop(height)
-			batch.Delete(store.FamilyEVMChecked, t.chain.checkedRow(height))
-		}
+		drop()
 	}
 	if awaits {
 		c.await(n, block.Receipts)

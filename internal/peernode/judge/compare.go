@@ -44,11 +44,11 @@ func (j *Judge) compare(ctx context.Context, n *judged, height uint64, subnets [
 			compared++
 		}
 	}
-	if compared == 0 {
-		return finding{}, errNothing
-	}
 	if text := n.unaccepted(reported, height); text != "" {
 		return finding{node.Lies, text}, nil
+	}
+	if compared == 0 {
+		return finding{}, errNothing
 	}
 	if text := j.behind(reported, height); text != "" {
 		return finding{node.Lags, text}, nil
@@ -157,7 +157,7 @@ func difference(said, right node.ValidatorSet) string {
 		case one.Weight != other.Weight:
 			return fmt.Sprintf("the weight of the key %s is %d, not %d", shown(key), one.Weight, other.Weight)
 		case !slices.Equal(one.NodeIDs, other.NodeIDs):
-			return fmt.Sprintf("the nodes of the key %s are %s, not %s", shown(key), one.NodeIDs, other.NodeIDs)
+			return fmt.Sprintf("the nodes of the key %s are %s, not %s", shown(key), some(one.NodeIDs), some(other.NodeIDs))
 		}
 	}
 	return ""
@@ -201,4 +201,14 @@ func sortedKeys(a, b map[string]*node.Validator) []string {
 // shown returns the beginning of a key.
 func shown(key string) string {
 	return "0x" + hex.EncodeToString([]byte(key[:min(len(key), 8)])) + "…"
+}
+
+// some returns the first nodes, and how many more there are: a node may report any number.
+func some(nodes []ids.NodeID) string {
+	const shown = 3
+	text := fmt.Sprint(nodes[:min(len(nodes), shown)])
+	if len(nodes) > shown {
+		text += fmt.Sprintf(" and %d more", len(nodes)-shown)
+	}
+	return text
 }

@@ -87,10 +87,9 @@ func (n *Network) Export(ctx context.Context, height uint64, begin func(checkpoi
 	return err
 }
 
-// firstIndexed returns the first P-Chain height that can be indexed. Peers have no blocks for the index from before a
-// checkpoint.
+// firstIndexed returns the first P-Chain height that can be indexed. Blocks from before a checkpoint cannot be verified.
 func firstIndexed(o Options) uint64 {
-	if o.peerNode != nil && len(o.Config.Nodes) == 1 && o.peerNode.First() > 0 {
+	if o.peerNode != nil && o.peerNode.First() > 0 {
 		return max(o.Config.IndexFrom, o.peerNode.First()+1)
 	}
 	return o.Config.IndexFrom
