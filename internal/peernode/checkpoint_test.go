@@ -279,8 +279,8 @@ func TestExportAtHeight(t *testing.T) {
 	}
 	waiting := func(n int) func() bool {
 		return func() bool {
-			node.mu.RLock()
-			defer node.mu.RUnlock()
+			node.exportMu.Lock()
+			defer node.exportMu.Unlock()
 			return len(node.awaited) == n
 		}
 	}
