@@ -79,15 +79,11 @@ func exportCheckpoint(ctx context.Context, server, name string, height uint64, f
 	if height > 0 {
 		query.Set("height", strconv.FormatUint(height, 10))
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/checkpoint?"+query.Encode(), nil)
-	if err != nil {
-		return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
-	}
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
+	response, err := askServer(ctx, client, http.MethodGet, strings.TrimRight(server, "/")+"/checkpoint?"+query.Encode())
 	if err != nil {
-		return &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {

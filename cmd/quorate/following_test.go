@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,9 @@ import (
 )
 
 // TestFollowShow shows a download and an execution. Lines of the log stay whole, and the bar ends at the tip.
-func TestFollowShow(t *testing.T) {
+func TestFollowShow(t *testing.T) { synctest.Test(t, testFollowShow) }
+
+func testFollowShow(t *testing.T) {
 	var terminal bytes.Buffer
 	s := newFollowShow(&terminal)
 	shown := func() string {

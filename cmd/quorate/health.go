@@ -63,15 +63,11 @@ func privateURL(address string) string {
 func askHealth(ctx context.Context, out io.Writer, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
-	}
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
+	response, err := askServer(ctx, client, http.MethodGet, url)
 	if err != nil {
-		return &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))

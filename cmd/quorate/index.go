@@ -103,13 +103,9 @@ has stopped.`,
 }
 
 func readIndexStatus(ctx context.Context, client *http.Client, server string) (status handlers.IndexStatus, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/index", nil)
+	response, err := askServer(ctx, client, http.MethodGet, strings.TrimRight(server, "/")+"/index")
 	if err != nil {
-		return status, usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return status, &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+		return status, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&status)

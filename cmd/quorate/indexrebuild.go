@@ -49,13 +49,9 @@ already running or none can be cancelled, 2 mistake in the command line.`,
 			if cancel {
 				query.Set("cancel", "true")
 			}
-			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodPost, strings.TrimRight(server, "/")+"/index/rebuild?"+query.Encode(), nil)
+			response, err := askServer(cmd.Context(), client, http.MethodPost, strings.TrimRight(server, "/")+"/index/rebuild?"+query.Encode())
 			if err != nil {
-				return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
-			}
-			response, err := client.Do(request)
-			if err != nil {
-				return &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+				return err
 			}
 			defer func() { _ = response.Body.Close() }()
 			body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))

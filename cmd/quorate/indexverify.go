@@ -194,13 +194,9 @@ func verifyRemotely(ctx context.Context, server, name string, o primary.VerifyOp
 
 func verifyAt(ctx context.Context, client *http.Client, server, network string, o primary.VerifyOptions, v *verification) error {
 	query := url.Values{"network": {network}, "addresses": {strconv.Itoa(o.Addresses)}, "seed": {o.Seed.String()}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(server, "/")+"/index/verify?"+query.Encode(), nil)
+	response, err := askServer(ctx, client, http.MethodPost, strings.TrimRight(server, "/")+"/index/verify?"+query.Encode())
 	if err != nil {
-		return usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
