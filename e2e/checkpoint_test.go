@@ -82,12 +82,20 @@ func TestCheckpoint(t *testing.T) {
 	var exports sync.WaitGroup
 	hashes, heights := make([]string, 2), make([]uint64, 2)
 	for i, s := range []*service{first, second} {
-		exports.Go(func() { _, hashes[i], heights[i] = s.checkpoint(at + 2) })
+		exports.Go(func() { _, hashes[i], heights[i] = s.checkpoint(at + 20) })
 	}
-	time.Sleep(time.Second) // otherwise an export may come late, and refuses
-	startL1(t, ctx, network, 0, 1)
-	exports.Wait()
-	require.Equal(t, []uint64{at + 2, at + 2}, heights)
+	exported := make(chan struct{})
+	go func() { exports.Wait(); close(exported) }()
+	p := newPChain(t, ctx, node)
+	for more := true; more; {
+		p.nudge()
+		select {
+		case <-exported:
+			more = false
+		case <-time.After(200 * time.Millisecond): // so that both commands wait before the chain has that height
+		}
+	}
+	require.Equal(t, []uint64{at + 20, at + 20}, heights)
 	require.Equal(t, hashes[0], hashes[1])
 	second.compareSets(ctx, node)
 
