@@ -191,8 +191,10 @@ func (a *Anchor) Watch(ctx context.Context) {
 			a.log.Warn("it cannot be read up to which block the index is proven", slog.Any("error", err))
 		}
 		failing = err != nil
-		if pause(ctx, look) != nil {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(look):
 		}
 	}
 }
@@ -296,8 +298,10 @@ func (a *Anchor) Sign(ctx context.Context) {
 		default:
 			again = firstPause
 		}
-		if pause(ctx, wait) != nil {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(wait):
 		}
 	}
 }
@@ -381,16 +385,4 @@ func (a *Anchor) refused(height uint64, err error) {
 	}
 	a.log.Warn("validators do not sign the blocks that the node returned; the index is not proven beyond an earlier block",
 		slog.String("cause", why), slog.Uint64("since", first), slog.Uint64("height", height), slog.Any("error", err))
-}
-
-// pause returns the error of ctx if it ends before d has passed.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -66,7 +66,7 @@ func (s *infoService) Upgrades(_ *http.Request, _ *struct{}, reply *upgrade.Conf
 }
 
 // offered are the methods of the P-Chain's API that the executed blocks decide. Others need a node: a transaction
-// cannot be issued here, and nobody measures uptimes. The index of outputs by address, which getUTXOs and getBalance read,
+// cannot be issued here, and uptimes are not measured. The index of outputs by address, which getUTXOs and getBalance read,
 // is incomplete if the state began with a checkpoint.
 var offered = set.Of(
 	"getBlock", "getBlockByHeight", "getHeight", "getProposedHeight", "getTimestamp", "getTx", "getTxStatus",
@@ -226,7 +226,7 @@ func (a *answer) dropObserved() {
 }
 
 // tellMissing replaces the answer that there is no such block or transaction, if that can be because the state began with a
-// checkpoint. The code has clients ask the next node.
+// checkpoint.
 func (n *Node) tellMissing(w *answer, body []byte) {
 	first := n.First()
 	if first == 0 {
@@ -254,5 +254,5 @@ func (n *Node) tellMissing(w *answer, body []byte) {
 		return
 	}
 	w.body.Reset()
-	refuseWith(w, call.ID, http.StatusNotFound, fmt.Sprintf("it is not known here: the state began with a checkpoint at height %d, and older blocks and transactions are only partly here; configure a node to look them up", first))
+	refuseWith(w, call.ID, http.StatusNotFound, fmt.Sprintf("it is not known here: the state began with a checkpoint at height %d, and older blocks and transactions are only partly here; look them up at a service that began with genesis, or at a node", first))
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/database"
@@ -150,15 +151,7 @@ func (n *Node) openState(ctx context.Context) (database.Database, error) {
 	}
 	err := n.importInto(ctx, unfinished)
 	if err == nil {
-		if err = os.Remove(n.o.Dir); errors.Is(err, fs.ErrNotExist) { // an empty folder
-			err = nil
-		}
-	}
-	if err == nil {
-		err = os.Rename(unfinished, n.o.Dir)
-	}
-	if err == nil {
-		err = syncFile(filepath.Dir(n.o.Dir))
+		err = moveFolder(unfinished, n.o.Dir)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(unfinished))
@@ -198,7 +191,18 @@ func (n *Node) importInto(ctx context.Context, dir string) (err error) {
 	return syncFile(dir)
 }
 
-// syncFile has a file or folder outlast the machine.
+// moveFolder renames a folder. There may be an empty one of the new name.
+func moveFolder(from, to string) error {
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("importing the checkpoint: %w", err)
+	}
+	if err := os.Rename(from, to); err != nil {
+		return fmt.Errorf("importing the checkpoint: %w", err)
+	}
+	return syncFile(filepath.Dir(to))
+}
+
+// syncFile makes a file or folder survive a power failure.
 func syncFile(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -350,14 +354,12 @@ func (n *Node) stateAt(ctx context.Context, chain *pchainvm.Chain, height uint64
 func (n *Node) forget(e *export) {
 	n.exportMu.Lock()
 	defer n.exportMu.Unlock()
-	for i, one := range n.awaited {
-		if one == e {
-			n.awaited = append(n.awaited[:i:i], n.awaited[i+1:]...)
-			return
-		}
+	if i := slices.Index(n.awaited, e); i >= 0 {
+		n.awaited = slices.Delete(n.awaited, i, i+1)
+		return
 	}
 	select {
-	case state := <-e.state: // it came when nobody waited any more
+	case state := <-e.state: // it came after the end of the wait
 		state.Release()
 	default:
 	}

@@ -17,7 +17,7 @@ const maxTips = 64
 // tips finds the last accepted blocks of chains, for one call at a time: a session has few exchanges, and following the
 // P-Chain needs one of them.
 type tips struct {
-	// asking holds a token while nobody asks. Its holder owns the field below.
+	// asking holds a token while no call asks. Its holder owns the field below.
 	asking chan struct{}
 	cached map[ids.ID]cachedTip
 }

@@ -10,7 +10,7 @@ import (
 var offeredInfo = set.Of("info.getNetworkID", "info.getBlockchainID", "info.upgrades")
 
 // Offers implements node.Peers. Once the tip was confirmed, all that is offered is offered now, even while the voters do not
-// agree: nobody else is believed then.
+// agree: URLs are not believed then.
 func (n *Node) Offers(path, method string) (offers, now bool) {
 	switch {
 	case path == infoPath:

@@ -65,5 +65,5 @@ func TestOffersAndBlockIDs(t *testing.T) {
 	require.ErrorIs(t, err, ErrBehind)
 	cancel()
 	require.NoError(t, <-ended)
-	requireAll(true) // nobody else is asked any more, even without an answer
+	requireAll(true) // URLs are not asked any more, even without an answer
 }

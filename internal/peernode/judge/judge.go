@@ -147,7 +147,7 @@ func (j *Judge) Run(ctx context.Context) {
 func (j *Judge) round(ctx context.Context) bool {
 	height, err := j.height(ctx)
 	if err != nil {
-		// Without the tip, nobody knows how long a node has been behind it or ahead of it.
+		// How long a node has been behind the tip or ahead of it is unknown without the tip.
 		j.marks = nil
 		for _, n := range j.nodes {
 			n.ahead = mark{}

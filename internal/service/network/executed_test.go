@@ -23,7 +23,7 @@ import (
 	"quorate/internal/peernode"
 )
 
-// executedBlocks is an executed chain, of which the node API answers nothing yet.
+// executedBlocks is an executed chain. Its node API does not answer yet.
 type executedBlocks [][]byte
 
 func (e executedBlocks) Executed() (uint64, bool) { return uint64(len(e) - 1), len(e) > 0 }
