@@ -57,10 +57,9 @@ func (s *followShow) show(network string, at peernode.Status) {
 		}
 		return
 	}
-	// Blocks come from the tip downwards, and are then executed upwards.
 	what, from, reached, target := executing, at.Height, at.Height, at.Target
-	if at.Lowest > at.Height+1 {
-		what, reached = downloading, at.Height+at.Target-at.Lowest+1
+	if at.Missing > 0 { // some of the others can be executed meanwhile
+		what, reached = downloading, at.Target-at.Missing
 	}
 	if target <= at.Height || s.bar != nil && !mine {
 		return

@@ -24,13 +24,13 @@ func testFollowShow(t *testing.T) {
 		return text
 	}
 	s.show("mainnet", peernode.Status{})
-	s.show("mainnet", peernode.Status{Height: 0, Target: fewBlocks - 1, Lowest: 1})
+	s.show("mainnet", peernode.Status{Height: 0, Target: fewBlocks - 1})
 	require.Empty(t, shown())
 	for lowest := uint64(10_000); lowest > 5_000; lowest -= 1000 {
-		s.show("mainnet", peernode.Status{Target: 10_000, Lowest: lowest})
+		s.show("mainnet", peernode.Status{Target: 10_000, Missing: lowest - 1})
 		time.Sleep(70 * time.Millisecond) // the bar is not drawn more often
 	}
-	s.show("fuji", peernode.Status{Target: 10_000, Lowest: 1, Height: 5})
+	s.show("fuji", peernode.Status{Target: 10_000, Height: 5})
 	text := shown()
 	require.Contains(t, text, "downloading the P-Chain of mainnet")
 	require.Contains(t, text, "4001/10000")
@@ -39,19 +39,19 @@ func testFollowShow(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, "\ra line of the log\n", shown())
 	for height := uint64(0); height < 10_000; height += 2500 {
-		s.show("mainnet", peernode.Status{Target: 10_000, Lowest: 1, Height: height})
+		s.show("mainnet", peernode.Status{Target: 10_000, Height: height})
 		time.Sleep(70 * time.Millisecond)
 	}
 	text = shown()
 	require.Contains(t, text, "executing the P-Chain of mainnet")
 	require.Contains(t, text, "7500/10000")
-	confirmed := peernode.Status{Target: 10_000, Lowest: 10_000, Height: 10_000, Confirmed: time.Now()}
+	confirmed := peernode.Status{Target: 10_000, Height: 10_000, Confirmed: time.Now()}
 	s.show("mainnet", confirmed)
 	require.Nil(t, s.bar)
 	shown()
-	s.show("mainnet", peernode.Status{Target: 90_000, Lowest: 1, Height: 10_000})
+	s.show("mainnet", peernode.Status{Target: 90_000, Height: 10_000})
 	require.Empty(t, shown(), "it was at the tip")
-	s.show("fuji", peernode.Status{Target: 10_000, Lowest: 1, Height: 5})
+	s.show("fuji", peernode.Status{Target: 10_000, Height: 5})
 	require.Contains(t, shown(), "fuji")
 	s.close()
 	require.Nil(t, s.bar)

@@ -3,7 +3,7 @@
 //
 // A block is believed once the voters that it asks and that hold at least 80 % of their stake have accepted it. Voters
 // are the beacons until the chain is executed to its tip for the first time, then the validators of the primary network.
-// All other blocks are believed because a believed one names them as ancestors.
+// Blocks with compiled-in IDs are believed, too. All others are believed because a believed one names them as ancestors.
 package peernode
 
 import (
@@ -49,6 +49,9 @@ type Options struct {
 	Dir string
 	// Beacons are the nodes that decide about the tip at the beginning, with equal weight.
 	Beacons []ids.NodeID
+	// Trusted are containers that the network is known to have accepted. With them, parts of a long chain are downloaded at
+	// the same time. The tip is not confirmed until they are found in its chain, or below the block to begin with.
+	Trusted []ids.ID
 	// Checkpoint is what to begin with if there is no state; nil means the genesis.
 	Checkpoint *Checkpoint
 	Log        *slog.Logger
@@ -84,9 +87,9 @@ type Node struct {
 
 // Status is how far a Node is.
 type Status struct {
-	// Height is that of the last executed block. While blocks are missing, Target is the height of the tip, and Lowest that
-	// of the lowest block that was downloaded: blocks come from the tip downwards.
-	Height, Target, Lowest uint64
+	// Height is that of the last executed block. Target is the height of the tip. Missing is how many of the blocks
+	// between them are not downloaded.
+	Height, Target, Missing uint64
 	// Confirmed is when the voters last confirmed the tip, and everything up to it was executed. It is zero until the
 	// chain is executed to its tip for the first time.
 	Confirmed time.Time
@@ -156,14 +159,14 @@ func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
 	if err != nil {
 		return err
 	}
-	_, height, err := chain.LastAccepted(ctx)
+	f, err := newFollower(ctx, n, peers, chain, db)
 	if err == nil {
 		ending := make(chan struct{})
 		n.mu.Lock()
 		n.chain, n.peers, n.ending = chain, peers, ending
-		n.change(func(s *Status) { *s = Status{Height: height} })
+		n.change(func(s *Status) { *s = Status{Height: f.height} })
 		n.mu.Unlock()
-		err = newFollower(n, peers, chain, db).run(ctx)
+		err = f.run(ctx)
 		n.mu.Lock() // waits for answers in progress
 		n.chain = nil
 		n.mu.Unlock()
@@ -209,8 +212,8 @@ func (s Status) ready() error {
 		return nil
 	case s.Err != nil:
 		return fmt.Errorf("%w: it is at height %d; %w", ErrBehind, s.Height, s.Err)
-	case s.Lowest > s.Height+1:
-		return fmt.Errorf("%w: %d of %d blocks are downloaded", ErrBehind, s.Target-s.Lowest+1, s.Target-s.Height)
+	case s.Missing > 0:
+		return fmt.Errorf("%w: it is at height %d of %d, and %d blocks are not downloaded", ErrBehind, s.Height, s.Target, s.Missing)
 	case s.Target > s.Height:
 		return fmt.Errorf("%w: it is at height %d of %d", ErrBehind, s.Height, s.Target)
 	}

@@ -54,7 +54,7 @@ func TestKilledAfterProposal(t *testing.T) {
 	require.NoError(t, err)
 	decision := open(r.P[proposal])
 	blocks := &spool{prefixdb.New([]byte("blocks"), db)}
-	require.NoError(t, blocks.put(descent{top: decision.ID, height: proposal + 1}, map[uint64][]byte{proposal + 1: decision.Block}))
+	require.NoError(t, blocks.put([]*descent{{top: decision.ID, wanted: decision.ParentID, height: proposal + 1, lowest: proposal + 1}}, map[uint64][]byte{proposal + 1: decision.Block}))
 	require.NoError(t, db.Close())
 	n.accept(len(r.P))
 	node, err := New(o)

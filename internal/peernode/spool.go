@@ -9,51 +9,53 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// spool keeps blocks that are believed and not executed yet, on disk, because they come from the tip downwards. It
+// spool keeps blocks that are believed and not executed yet, on disk, because they come from trusted ones downwards. It
 // survives the process, so that what was downloaded is not asked for again.
 type spool struct{ db database.Database }
 
-// descent is how far a download has come: the container at the top, and the one that is wanted next, empty if none is.
-type descent struct {
-	top    ids.ID
-	height uint64 // of top
-	wanted ids.ID
-}
+var descentsKey = []byte("descents")
 
-var descentKey = []byte("descent")
+const descentSize = 2*ids.IDLen + 2*8
 
-const descentSize = 2*ids.IDLen + 8
-
-// descent returns the unfinished download; false if there is none.
-func (s *spool) descent() (d descent, ok bool, err error) {
-	b, err := s.db.Get(descentKey)
+// descents returns the unfinished downloads.
+func (s *spool) descents() (all []*descent, err error) {
+	b, err := s.db.Get(descentsKey)
 	if errors.Is(err, database.ErrNotFound) {
-		return d, false, nil
+		return nil, nil
 	}
-	if err == nil && len(b) != descentSize {
+	if err == nil && len(b)%descentSize != 0 {
 		err = fmt.Errorf("%d bytes", len(b))
 	}
 	if err != nil {
-		return d, false, fmt.Errorf("reading how far blocks of the P-Chain are downloaded: %w", err)
+		return nil, fmt.Errorf("reading how far blocks of the P-Chain are downloaded: %w", err)
 	}
-	copy(d.top[:], b)
-	copy(d.wanted[:], b[ids.IDLen:])
-	d.height = binary.BigEndian.Uint64(b[2*ids.IDLen:])
-	return d, true, nil
+	for ; len(b) > 0; b = b[descentSize:] {
+		d := &descent{height: binary.BigEndian.Uint64(b[2*ids.IDLen:]), lowest: binary.BigEndian.Uint64(b[2*ids.IDLen+8:])}
+		copy(d.top[:], b)
+		copy(d.wanted[:], b[ids.IDLen:])
+		all = append(all, d)
+	}
+	return all, nil
 }
 
-// put stores blocks by height and how far the download has come, at once.
-func (s *spool) put(d descent, blocks map[uint64][]byte) error {
+// put stores blocks by height and how far the downloads have come, at once.
+func (s *spool) put(all []*descent, blocks map[uint64][]byte) error {
 	batch := s.db.NewBatch()
 	for height, b := range blocks {
 		if err := batch.Put(blockKey(height), b); err != nil {
 			return fmt.Errorf("storing a block of the P-Chain: %w", err)
 		}
 	}
-	if err := batch.Put(descentKey, binary.BigEndian.AppendUint64(append(append(make([]byte, 0, descentSize), d.top[:]...), d.wanted[:]...), d.height)); err != nil {
-		return fmt.Errorf("storing a block of the P-Chain: %w", err)
+	list := make([]byte, 0, len(all)*descentSize)
+	for _, d := range all {
+		list = append(append(list, d.top[:]...), d.wanted[:]...)
+		list = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(list, d.height), d.lowest)
 	}
-	if err := batch.Write(); err != nil {
+	err := batch.Put(descentsKey, list)
+	if err == nil {
+		err = batch.Write()
+	}
+	if err != nil {
 		return fmt.Errorf("storing blocks of the P-Chain: %w", err)
 	}
 	return nil
@@ -71,9 +73,9 @@ func (s *spool) block(height uint64) ([]byte, error) {
 	return b, nil
 }
 
-// finish ends the download and removes its blocks.
+// finish ends the downloads and removes their blocks.
 func (s *spool) finish() error {
-	err := s.db.Delete(descentKey) // first: without it nobody misses the blocks
+	err := s.db.Delete(descentsKey) // first: without it nobody misses the blocks
 	if err == nil {
 		err = database.Clear(s.db, 1<<20)
 	}

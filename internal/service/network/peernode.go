@@ -11,6 +11,7 @@ import (
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/handlers"
 	"quorate/handlers/networks"
@@ -65,7 +66,10 @@ func newPeerNode(o Options) (*peernode.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return peernode.New(peernode.Options{Genesis: g, Upgrades: upgrades, Dir: dir, Beacons: beacons, Checkpoint: begin, Log: o.Log})
+	return peernode.New(peernode.Options{
+		Genesis: g, Upgrades: upgrades, Dir: dir, Beacons: beacons, Checkpoint: begin, Log: o.Log,
+		Trusted: avagenesis.GetCheckpoints(g.NetworkID, constants.PlatformChainID).List(),
+	})
 }
 
 // configuredCheckpoint returns the checkpoint to begin with, nil if there is none.

@@ -1,0 +1,431 @@
+package peernode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ava-labs/avalanchego/database"
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/proto/pb/p2p"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+
+	"quorate/internal/chain/envelope"
+)
+
+const (
+	// maxRequests bounds the requests for blocks at a time, each to another node. An answer has at most 2 MiB.
+	maxRequests = 16
+	// maxTries is how many nodes are asked for a trusted block that not every node has to have.
+	maxTries = 3
+	// containerTimeout bounds one request for blocks.
+	containerTimeout = 10 * time.Second
+	// rest is how long a node that sent something wrong, or nothing, is not asked for blocks.
+	rest = 30 * time.Second
+	// maxKnown bounds the containers whose heights are remembered.
+	maxKnown = 1024
+)
+
+// descent is a part of the chain that is downloaded from a believed container downwards, until it reaches the last
+// executed block or the top of another one. The two are then joined.
+type descent struct {
+	top            ids.ID
+	wanted         ids.ID // is downloaded next: top, then the parent of the lowest
+	height, lowest uint64 // of top, and of the lowest block that is downloaded; 0 before top is
+
+	holders []ids.NodeID // nodes that have top; nil means that any may
+	asked   bool         // a request for wanted is under way
+	tries   int          // how many nodes did not send top
+}
+
+func (d *descent) begun() bool { return d.lowest > 0 }
+
+// container is a verified container.
+type container struct {
+	id, parentID       ids.ID // of envelopes
+	blockID, blockDown ids.ID // of the block, and of its parent
+	height             uint64
+	block              []byte
+}
+
+// reply is the result of a request.
+type reply struct {
+	*descent
+	nodeID     ids.NodeID
+	containers []container
+	err        error
+}
+
+// want begins a descent from a believed container, unless there was one.
+func (f *follower) want(top ids.ID, holders []ids.NodeID) {
+	if _, ok := f.known[top]; ok {
+		return
+	}
+	for _, d := range f.descents {
+		if d.top == top {
+			d.holders = holders
+			return
+		}
+	}
+	f.descents = append(f.descents, &descent{top: top, wanted: top, holders: holders})
+}
+
+// advance downloads what is missing below the tops of the descents, and executes it. It executes the lowest part
+// while others are downloaded.
+func (f *follower) advance(ctx context.Context) error {
+	if len(f.descents) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	replies, busy := make(chan reply, maxRequests), make(map[ids.NodeID]bool)
+	defer func() {
+		cancel()
+		for range busy {
+			<-replies
+		}
+	}()
+	for _, d := range f.descents {
+		d.asked, d.tries = false, 0
+	}
+	f.node.change(f.count)
+	var failure error
+	for {
+		for len(busy) < maxRequests {
+			d, nodeID, ok := f.next(busy)
+			if !ok {
+				break
+			}
+			d.asked, busy[nodeID] = true, true
+			wanted, alone := d.wanted, !d.begun() // usually one block is new
+			go func() {
+				containers, err := f.request(ctx, nodeID, wanted, alone)
+				replies <- reply{d, nodeID, containers, err}
+			}()
+		}
+		idle := make(chan struct{})
+		switch executable := f.covering(f.height+1) != nil; {
+		case executable:
+			close(idle)
+		case len(busy) > 0: // wait
+		default:
+			err := f.missing()
+			if err == nil {
+				return f.finish()
+			}
+			return errors.Join(err, failure)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case r := <-replies:
+			delete(busy, r.nodeID)
+			r.asked = false
+			if r.err != nil {
+				failure = f.blame(ctx, r)
+			} else if err := f.take(ctx, r); err != nil {
+				return err
+			}
+		case <-idle:
+			if err := f.execute(ctx); err != nil {
+				return &fatalError{err}
+			}
+		}
+	}
+}
+
+// missing returns an error that names what could not be downloaded, nil if nothing is missing.
+func (f *follower) missing() error {
+	for _, d := range f.descents {
+		switch {
+		case !d.begun() && slices.Contains(f.node.o.Trusted, d.top):
+			return fmt.Errorf("no connected node has block %s, which is known to be of this network's P-Chain; the nodes are of another network if this stays", d.top)
+		case !d.begun() || d.lowest > f.height+1:
+			return errors.New("no connected node has the blocks that are missing")
+		}
+	}
+	return nil
+}
+
+// finish ends the downloads.
+func (f *follower) finish() error {
+	f.descents = nil
+	if err := f.blocks.finish(); err != nil {
+		return &fatalError{err}
+	}
+	return nil
+}
+
+// next picks what is downloaded next, and from whom. Tops come first, because the lowest part comes next.
+func (f *follower) next(busy map[ids.NodeID]bool) (*descent, ids.NodeID, bool) {
+	slices.SortStableFunc(f.descents, func(a, b *descent) int { return cmp.Compare(a.lowest, b.lowest) })
+	for _, d := range f.descents {
+		if d.asked || d.tries == maxTries || d.begun() && d.lowest <= f.height+1 {
+			continue
+		}
+		if nodeID, ok := f.choose(d.holders, busy); ok {
+			return d, nodeID, true
+		}
+	}
+	return nil, ids.EmptyNodeID, false
+}
+
+// choose picks a connected node that has not failed lately and is not busy.
+func (f *follower) choose(holders []ids.NodeID, busy map[ids.NodeID]bool) (ids.NodeID, bool) {
+	if holders == nil {
+		holders = f.peers.ConnectedNodes()
+	}
+	var rested []ids.NodeID
+	for _, nodeID := range holders {
+		if at, ok := f.failed[nodeID]; ok {
+			if time.Since(at) < rest {
+				continue
+			}
+			delete(f.failed, nodeID)
+		}
+		if !busy[nodeID] {
+			rested = append(rested, nodeID)
+		}
+	}
+	if len(rested) == 0 {
+		return ids.EmptyNodeID, false
+	}
+	return rested[rand.IntN(len(rested))], true
+}
+
+// request asks a node for a container, alone or with ancestors, and verifies what it sends.
+func (f *follower) request(ctx context.Context, nodeID ids.NodeID, wanted ids.ID, alone bool) ([]container, error) {
+	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
+	defer cancel()
+	var sent [][]byte
+	var err error
+	if alone {
+		sent = make([][]byte, 1)
+		sent[0], err = f.peers.Container(ctx, nodeID, constants.PlatformChainID, wanted)
+	} else {
+		sent, err = f.peers.Ancestors(ctx, nodeID, constants.PlatformChainID, wanted, p2p.EngineType_ENGINE_TYPE_CHAIN)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return chainOf(wanted, sent)
+}
+
+// errWrong means that a node sent something else than what it was asked for.
+var errWrong = errors.New("the answer is wrong")
+
+// chainOf verifies that containers begin with the wanted one and are a chain. It stops without an error at the first that
+// is something else, if there was a good one before.
+func chainOf(wanted ids.ID, sent [][]byte) ([]container, error) {
+	verified := make([]container, 0, len(sent))
+	for _, b := range sent {
+		e := open(b)
+		if e.ID != wanted {
+			break
+		}
+		parsed, err := block.Parse(block.Codec, e.Block)
+		if err != nil {
+			return nil, fmt.Errorf("block %s cannot be read: %w", e.ID, err) // no node sends a believed container that is none
+		}
+		verified = append(verified, container{e.ID, e.ParentID, parsed.ID(), parsed.Parent(), parsed.Height(), e.Block})
+		wanted = e.ParentID
+	}
+	if len(verified) == 0 {
+		return nil, fmt.Errorf("%w: it does not begin with block %s", errWrong, wanted)
+	}
+	return verified, nil
+}
+
+// open opens a container. A block from before the proposer envelopes is its own container.
+func open(b []byte) envelope.Envelope {
+	if e, ok := envelope.Open(b); ok {
+		return e
+	}
+	e := envelope.Envelope{ID: hashing.ComputeHash256Array(b), Block: b}
+	if parsed, err := block.Parse(block.Codec, b); err == nil {
+		e.ParentID = parsed.Parent()
+	}
+	return e
+}
+
+// blame notes that a node did not send blocks. Another one is asked.
+func (f *follower) blame(ctx context.Context, r reply) error {
+	if ctx.Err() == nil {
+		f.node.log.Debug("a node did not send blocks of the P-Chain", slog.Any("nodeID", r.nodeID), slog.Any("error", r.err))
+	}
+	if r.begun() || r.holders != nil || errors.Is(r.err, errWrong) {
+		f.failed[r.nodeID] = time.Now()
+	}
+	if !r.begun() {
+		if r.holders == nil {
+			r.tries++
+		}
+		r.holders = nil
+	}
+	return fmt.Errorf("downloading blocks of the P-Chain from %s: %w", r.nodeID, r.err)
+}
+
+// covering returns the descent that has downloaded the block at a height, nil if none has.
+func (f *follower) covering(height uint64) *descent {
+	for _, d := range f.descents {
+		if d.begun() && d.lowest <= height && height <= d.height {
+			return d
+		}
+	}
+	return nil
+}
+
+// take moves a descent down by an answer, joins descents that have met, and stores the blocks.
+func (f *follower) take(ctx context.Context, r reply) error {
+	d := r.descent
+	if !slices.Contains(f.descents, d) {
+		return nil // another one has passed it
+	}
+	found, more := make(map[uint64][]byte, len(r.containers)), d.begun()
+	for _, c := range r.containers {
+		if !d.begun() {
+			if begins, err := f.begin(ctx, d, c); err != nil || !begins {
+				return err
+			}
+		} else if c.height+1 != d.lowest {
+			return &fatalError{fmt.Errorf("block %s has the height %d, and the block below block %s at height %d", c.id, c.height, c.id, d.lowest)}
+		}
+		found[c.height] = c.block
+		d.lowest, d.wanted = c.height, c.parentID
+		f.pass(d.wanted, d.lowest-1)
+		if d.lowest == f.height+1 && c.blockDown != f.last {
+			return f.other(d.top)
+		}
+		if d.lowest == f.height+1 || f.covering(d.lowest-1) != nil {
+			break
+		}
+	}
+	if err := f.join(d); err != nil {
+		return err
+	}
+	if more && d.lowest > f.height+1 && slices.Contains(f.descents, d) {
+		// One answer was not enough.
+		for _, top := range f.trusted {
+			f.want(top, nil)
+		}
+		f.trusted = nil
+	}
+	if err := f.blocks.put(f.descents, found); err != nil {
+		return &fatalError{err}
+	}
+	f.progress(f.count)
+	return nil
+}
+
+// begin begins a descent with its top. It returns false if there is nothing to download, because that block is there.
+func (f *follower) begin(ctx context.Context, d *descent, c container) (bool, error) {
+	if len(f.known) >= maxKnown {
+		clear(f.known)
+	}
+	f.known[c.id] = c.height
+	if c.height > f.height && f.covering(c.height) == nil {
+		d.height, d.lowest = c.height, c.height
+		return true, nil
+	}
+	there, err := f.blockAt(ctx, c.height)
+	switch {
+	case err != nil:
+		return false, &fatalError{err}
+	case there != c.blockID && there != ids.Empty:
+		return false, f.other(d.top)
+	}
+	f.remove(d)
+	return false, nil
+}
+
+// blockAt returns the ID of the block that was executed or downloaded at a height, empty if the state began above it.
+func (f *follower) blockAt(ctx context.Context, height uint64) (ids.ID, error) {
+	if height == f.height {
+		return f.last, nil
+	}
+	if height > f.height {
+		b, err := f.blocks.block(height)
+		return hashing.ComputeHash256Array(b), err
+	}
+	id, err := f.chain.BlockID(ctx, height)
+	if errors.Is(err, database.ErrNotFound) {
+		return ids.Empty, nil
+	}
+	return id, err
+}
+
+// pass removes the descent that would begin with a container that another one has reached.
+func (f *follower) pass(top ids.ID, height uint64) {
+	for _, d := range f.descents {
+		if d.top == top && !d.begun() {
+			f.known[top] = height
+			f.remove(d)
+			return
+		}
+	}
+}
+
+func (f *follower) remove(d *descent) {
+	f.descents = slices.DeleteFunc(f.descents, func(one *descent) bool { return one == d })
+}
+
+// join joins a descent with the one that it has reached, and with the one that has reached it. The lower one stays, so that
+// its request goes on.
+func (f *follower) join(d *descent) error {
+	for _, other := range slices.Clone(f.descents) {
+		lower, upper := d, other
+		if other.height < d.height {
+			lower, upper = other, d
+		}
+		if other == d || !other.begun() || lower.height+1 != upper.lowest {
+			continue
+		}
+		if upper.wanted != lower.top {
+			return &fatalError{fmt.Errorf("the network's P-Chain forks: block %s at height %d has no ancestor %s at height %d, but both are believed", upper.top, upper.height, lower.top, lower.height)}
+		}
+		lower.top, lower.height = upper.top, upper.height
+		f.remove(upper)
+		d = lower
+	}
+	return nil
+}
+
+// count tells how much is to be downloaded.
+func (f *follower) count(s *Status) {
+	s.Target, s.Missing = s.Height, 0
+	there := uint64(0)
+	for _, d := range f.descents {
+		if d.begun() && d.height > s.Height {
+			s.Target = max(s.Target, d.height)
+			there += d.height - max(d.lowest-1, s.Height)
+		}
+	}
+	s.Missing = s.Target - s.Height - there
+}
+
+// execute executes the next block.
+func (f *follower) execute(ctx context.Context) error {
+	height := f.height + 1
+	b, err := f.blocks.block(height)
+	if err == nil && b == nil {
+		err = fmt.Errorf("block %d of the P-Chain is missing between downloaded ones", height)
+	}
+	if err == nil {
+		err = f.chain.Execute(ctx, b)
+	}
+	if err == nil {
+		err = f.node.offer(ctx, f.chain, height)
+	}
+	if err != nil {
+		return err
+	}
+	f.last, f.height = hashing.ComputeHash256Array(b), height
+	f.progress(func(s *Status) { s.Height = height })
+	return nil
+}
