@@ -152,3 +152,15 @@ func TestAttackHalfOfAnAnswer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, ValidatorSet{TotalWeight: 7, Validators: []Validator{{Weight: 7, NodeIDs: []ids.NodeID{first}}}}, set)
 }
+
+// A height that nodes take for the one that they propose is none. It would stay the highest for ever, with the sets of
+// that moment.
+func TestAttackProposedHeight(t *testing.T) {
+	n := newNetwork(t, hosts{"a": answer(200, `{"result":{"height":"18446744073709551615"}}`), "b": refuse, "c": refuse})
+	_, err := n.ProposedHeight(t.Context())
+	require.ErrorIs(t, err, ErrMalformed)
+	n.hosts["a"] = answer(200, height7)
+	height, err := n.ProposedHeight(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 7, height)
+}
