@@ -315,7 +315,7 @@ func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.S
 		quorum = DefaultQuorumPercentage
 	}
 	need := set.MinWeight(quorum)
-	want := set.MinWeight(min(quorum+req.QuorumPercentageBuffer, 100))
+	want := set.MinWeight(min(quorum+min(req.QuorumPercentageBuffer, 100), 100)) // a sum that wraps around would be below the quorum
 	if len(set.Validators) == 0 {
 		return nil, false, &Error{Code: CodeNoValidators, Message: fmt.Sprintf("signingSubnetId: no validator of subnet %s has a BLS key at P-Chain height %d, so no validator can sign", set.SubnetID, set.Height)}
 	}

@@ -531,6 +531,7 @@ func TestScenario_7_2_17_QuorumBounds(t *testing.T) {
 		{"0 is the default, met by 67", []uint64{67, 33}, 0, 0, 67, 67},
 		{"quorum and buffer beyond 100 want all", []uint64{50, 40, 10}, 80, 40, 100, 80},
 		{"a buffer on the default", []uint64{70, 20, 10}, 0, 20, 90, 67},
+		{"a buffer that wraps around wants all", []uint64{1, 39, 60}, 67, 1<<64 - 66, 100, 67},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := newFakeNetwork(t, test.weights...)

@@ -119,6 +119,7 @@ func (w *wire) catchUp() {
 		chunk := w.pending
 		w.pending = nil
 		if len(chunk) == 0 || w.closed {
+			_ = w.SetWriteDeadline(time.Time{}) // else it would end the connection at the first write after it
 			w.behind = false
 			w.mu.Unlock()
 			w.forget(len(chunk))

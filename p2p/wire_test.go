@@ -82,6 +82,37 @@ func TestWireKeepsOrder(t *testing.T) {
 	}
 }
 
+// hasty is a socket whose write deadlines pass at once.
+type hasty struct{ *net.TCPConn }
+
+func (h hasty) SetWriteDeadline(t time.Time) error {
+	if !t.IsZero() {
+		t = time.Now().Add(500 * time.Millisecond)
+	}
+	return h.TCPConn.SetWriteDeadline(t)
+}
+
+// A node that was behind once has as much time for later messages as others.
+func TestWireOutlivesItsDeadline(t *testing.T) {
+	ours, theirs := sockets(t)
+	var total atomic.Int64
+	w := newWire(hasty{ours.(*net.TCPConn)}, &total)
+	sent := 0
+	for total.Load() == 0 {
+		n, err := w.Write(make([]byte, 256<<10))
+		require.NoError(t, err)
+		sent += n
+	}
+	_, err := io.CopyN(io.Discard, theirs, int64(sent))
+	require.NoError(t, err)
+	w.wait()
+	require.Zero(t, total.Load(), "bytes kept")
+	time.Sleep(600 * time.Millisecond)
+	_, err = w.Write([]byte("more"))
+	require.NoError(t, err, "a deadline of earlier bytes ended the connection")
+	require.NoError(t, w.Close())
+}
+
 func TestWireForgetsWhenClosed(t *testing.T) {
 	ours, _ := sockets(t)
 	var total atomic.Int64

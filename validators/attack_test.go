@@ -46,6 +46,7 @@ func TestAttackKeys(t *testing.T) {
 		"47 bytes":                     one(good[:47], 1, 1),
 		"96 bytes":                     one(append(append([]byte{}, good...), good...), 1, 1),
 		"more weight than in total":    one(good, 2, 1),
+		"a key without a node":         {TotalWeight: 1, Validators: []node.Validator{{Key: good, Weight: 1}}},
 		"weights beyond 2^64": {TotalWeight: 1<<64 - 1, Validators: []node.Validator{
 			{NodeIDs: []ids.NodeID{{1}}, Key: good, Weight: 1<<64 - 1}, {NodeIDs: []ids.NodeID{{2}}, Key: good, Weight: 1},
 		}},

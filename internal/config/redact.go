@@ -6,21 +6,23 @@ import (
 	"quorate/internal/node"
 )
 
+// The parts of a URL extend to the next blank, without punctuation at their end: URLs may contain quotes, commas and
+// brackets.
 var (
-	userInfo = regexp.MustCompile(`://[^/?#\s"']*@`)
-	urlPath  = regexp.MustCompile(`(://[^/?#\s"',\]]+)(/[^?#\s"',\]]*)`)
-	query    = regexp.MustCompile(`(://[^?\s"']*)\?[^\s"',\]]*`)
+	userInfo = regexp.MustCompile(`://\S*@`)
+	urlPath  = regexp.MustCompile(`(://[^/?#\s]+)(/[^?#\s]*?)([\]"',:;.)]*(?:[?#\s]|$))`)
+	query    = regexp.MustCompile(`(://[^?#\s]*[?#])\S*?([\]"',:;.)]*(?:\s|$))`)
 	excerpt  = regexp.MustCompile("!!(\\w+) `[^`]*`")
 )
 
 // redact takes what may be a secret out of a text: what URLs have before the host, in
-// long parts of the path and as a query, and the values that errors about YAML quote.
+// long parts of the path, as a query and as a fragment, and the values that errors about YAML quote.
 func redact(text string) string {
 	text = userInfo.ReplaceAllString(text, "://***@")
-	text = query.ReplaceAllString(text, "$1?***")
+	text = query.ReplaceAllString(text, "$1***$2")
 	text = urlPath.ReplaceAllStringFunc(text, func(found string) string {
 		parts := urlPath.FindStringSubmatch(found)
-		return parts[1] + node.MaskPath(parts[2])
+		return parts[1] + node.MaskPath(parts[2]) + parts[3]
 	})
 	return excerpt.ReplaceAllString(text, "!!$1")
 }

@@ -243,3 +243,38 @@ func TestUnreadableRowsAreNamed(t *testing.T) {
 		require.Equal(t, index.NoRebuild, got.Stage)
 	}
 }
+
+// TestSwitchFencesWriters switches slots while a writer of each has the same height and the same epoch. Neither may write
+// to the slot that serves from then on: the state in memory of the one belongs to the other slot, and the other one may
+// write beside the indexer that takes over.
+func TestSwitchFencesWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		raw := store.NewMemory()
+		slots := served(t, raw, 9)
+		name, at := index.Cursor(5, oneChain, "one"), store.Cursor{Next: 9, Epoch: 1}
+		var beside store.Store
+		require.NoError(t, slots.Ask(t.Context()))
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- slots.Run(ctx, index.Rebuilder{Log: slog.New(slog.DiscardHandler), Open: func(ctx context.Context, s store.Store, _ func(string)) ([]index.Part, error) {
+				var b store.Batch
+				b.Move(name, store.Cursor{}, store.Cursor{Epoch: at.Epoch}) // as a pipeline takes over
+				beside = s
+				return []index.Part{&fakePart{store: s, until: at.Next}}, s.Commit(ctx, &b)
+			}})
+		}()
+		time.Sleep(10 * time.Second)
+		got, err := slots.Status(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, index.RebuildDone, got.Stage)
+		for who, writer := range map[string]store.Store{"the old slot": slots.Store(), "the rebuilt slot": beside} {
+			var b store.Batch
+			b.Put(store.FamilyL1Tx, store.PK{P: []byte{9}}, []byte("from memory"))
+			b.Move(name, at, store.Cursor{Next: at.Next + 1, Epoch: at.Epoch})
+			require.ErrorIs(t, writer.Commit(t.Context(), &b), store.ErrFenced, "the writer of %s", who)
+		}
+		end()
+		require.NoError(t, <-done)
+	})
+}

@@ -374,17 +374,17 @@ func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, name
 		if err != nil {
 			return false, err
 		}
-		if slices.Contains(names, name) {
-			rebuilt, err := store.ReadCursor(ctx, s.raw, next.Stored(store.FamilyCursor, name))
-			if err != nil {
-				return false, err
-			}
-			if rebuilt.Next < c.Next {
-				return false, nil
-			}
+		// Fence writers of both slots; they restart. Those of the active slot write to the other one from the switch on, where
+		// the cursor may have the same value: its epoch must exceed both.
+		rebuilt, err := store.ReadCursor(ctx, s.raw, next.Stored(store.FamilyCursor, name))
+		if err != nil {
+			return false, err
 		}
-		// Fence writers of the slot; they restart on the other one.
+		if slices.Contains(names, name) && rebuilt.Next < c.Next {
+			return false, nil
+		}
 		batch.Move(string(row.P), c, store.Cursor{Next: c.Next, Epoch: c.Epoch + 1})
+		batch.Move(next.Stored(store.FamilyCursor, name), rebuilt, store.Cursor{Next: rebuilt.Next, Epoch: max(c.Epoch, rebuilt.Epoch) + 1})
 	}
 	if was == 0 {
 		for i := range s.forms {

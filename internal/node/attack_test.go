@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/stretchr/testify/require"
 )
 
@@ -139,4 +140,27 @@ func TestAttackAnnouncedLength(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20), "bytes taken for one of an announced 64 MiB")
+}
+
+// What an endpoint reported before its response turned out to be malformed is no part of the next endpoint's response.
+func TestAttackHalfOfAnAnswer(t *testing.T) {
+	first := ids.NodeID{1}
+	injected := fmt.Sprintf(`{"result":{"%s":{"weight":"1000"},"NodeID-1":{"weight":"1"}}}`, ids.NodeID{2})
+	right := fmt.Sprintf(`{"result":{"%s":{"weight":"7"}}}`, first)
+	n := newNetwork(t, hosts{"a": answer(200, injected), "b": answer(200, right), "c": answer(200, right)})
+	set, err := n.ValidatorsAt(t.Context(), ids.Empty, 5)
+	require.NoError(t, err)
+	require.Equal(t, ValidatorSet{TotalWeight: 7, Validators: []Validator{{Weight: 7, NodeIDs: []ids.NodeID{first}}}}, set)
+}
+
+// A height that nodes take for the one that they propose is none. It would stay the highest for ever, with the sets of
+// that moment.
+func TestAttackProposedHeight(t *testing.T) {
+	n := newNetwork(t, hosts{"a": answer(200, `{"result":{"height":"18446744073709551615"}}`), "b": refuse, "c": refuse})
+	_, err := n.ProposedHeight(t.Context())
+	require.ErrorIs(t, err, ErrMalformed)
+	n.hosts["a"] = answer(200, height7)
+	height, err := n.ProposedHeight(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 7, height)
 }

@@ -27,8 +27,9 @@ const (
 	retryWithout = 2 * time.Second
 	// longestHold bounds how long an endpoint is left alone at its request.
 	longestHold = 10 * time.Minute
-	// maxExcerpt bounds what an error shows of a response, in bytes.
+	// maxExcerpt bounds what an error shows of a response, in bytes. cutMark ends it if there is more.
 	maxExcerpt = 200
+	cutMark    = "…"
 )
 
 // checkStatus returns the error that the status of a response stands for, or nil if the content decides.
@@ -86,7 +87,7 @@ func excerpt(content []byte) string {
 	}, strings.ToValidUTF8(string(content), ""))
 	text = strings.Join(strings.Fields(text), " ")
 	if cut {
-		text += "…"
+		text += cutMark
 	}
 	return text
 }

@@ -178,8 +178,13 @@ func (c *Client) Height(ctx context.Context) (uint64, error) {
 // ProposedHeight returns the P-Chain height that the node currently proposes.
 func (c *Client) ProposedHeight(ctx context.Context) (uint64, error) {
 	var reply api.GetHeightResponse
-	if err := c.Call(ctx, platformPath, "platform.getProposedHeight", none{}, &reply); err != nil {
+	const method = "platform.getProposedHeight"
+	if err := c.Call(ctx, platformPath, method, none{}, &reply); err != nil {
 		return 0, err
+	}
+	if uint64(reply.Height) == platformapi.ProposedHeight {
+		// Nodes would take it for the height that they propose, and no later height exceeds it.
+		return 0, fmt.Errorf("%s: %w: height %d", method, ErrMalformed, reply.Height)
 	}
 	return uint64(reply.Height), nil
 }

@@ -178,6 +178,28 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 }
 
+// A node may repeat a secret where an error cuts its response.
+func TestSecretsAreNotCut(t *testing.T) {
+	for name, said := range map[string]func(*http.Request) (*http.Response, error){
+		"status": answer(http.StatusInternalServerError, strings.Repeat("x", maxExcerpt-10)+" 0123456789abcdef0123456789abcdef"),
+		"body":   answer(http.StatusOK, strings.Repeat("x", maxExcerpt-10)+" 0123456789abcdef0123456789abcdef"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			c, err := New(Options{
+				Endpoints: []string{"http://a?token=0123456789abcdef0123456789abcdef"},
+				HTTP:      &http.Client{Transport: hosts{"a": said}},
+				Log:       slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			require.NoError(t, err)
+			_, err = c.Height(t.Context())
+			require.ErrorContains(t, err, "xxx")
+			require.NotContains(t, err.Error(), "0123")
+			require.NotContains(t, log.String(), "0123")
+		})
+	}
+}
+
 func TestFailuresAreLoggedWhenTheyBeginAndEnd(t *testing.T) {
 	n := newNetwork(t, hosts{"a": refuse, "b": refuse, "c": refuse})
 	for range 3 {

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -555,7 +556,12 @@ func readAnswer(status int, content []byte, path, method string, reply any) erro
 	case len(decoded.Result) == 0 || string(decoded.Result) == "null":
 		return malformedError{errors.New("neither result nor error")}
 	}
+	// A result that fails half way leaves nothing behind: the next endpoint's is decoded into the same reply.
+	value := reflect.ValueOf(reply).Elem()
+	before := reflect.New(value.Type()).Elem()
+	before.Set(value)
 	if err := json.Unmarshal(decoded.Result, reply); err != nil {
+		value.Set(before)
 		return malformedError{fmt.Errorf("result: %w", err)}
 	}
 	return nil

@@ -56,10 +56,13 @@ func secretsOf(base *url.URL, headers http.Header) secrets {
 	return all
 }
 
-// hide returns text without secrets.
+// hide returns text without secrets. A secret may be cut short by the end of an excerpt.
 func (s secrets) hide(text string) string {
 	for _, secret := range s {
 		text = strings.ReplaceAll(text, secret, "***")
+		for n := len(secret) - 1; n >= shortestSecret; n-- {
+			text = strings.ReplaceAll(text, secret[:n]+cutMark, "***"+cutMark)
+		}
 	}
 	return text
 }

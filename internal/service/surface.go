@@ -234,7 +234,7 @@ func refuseOtherRoles(r config.Role) echo.MiddlewareFunc {
 		return func(c echo.Context) error {
 			path := c.Path()
 			signs := path == signing.PeerPath || strings.HasPrefix(path, "/v1/signatureAggregator/")
-			reads := !signs && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/ext/") || strings.Contains(path, "/ext/"))
+			reads := !signs && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/v2/") || strings.HasPrefix(path, "/ext/") || strings.Contains(path, "/ext/"))
 			switch {
 			case signs && !r.Signs():
 				return apierr.Unavailable(nil, "this replica has the role %s and signs nothing; ask one with the role sign or all", r)

@@ -68,6 +68,7 @@ func (b *Batch) Delete(family Family, pk PK) { b.add(op{family: family, pk: pk, 
 func (b *Batch) add(o op) {
 	if at := b.last[o.family] - 1; at >= 0 && bytes.Equal(b.ops[at].pk.K, o.pk.K) && bytes.Equal(b.ops[at].pk.P, o.pk.P) {
 		b.bytes += len(o.v) - len(b.ops[at].v)
+		o.fresh = o.fresh && b.ops[at].fresh // the store may have a row that the one before replaces or deletes
 		b.ops[at] = o
 		return
 	}

@@ -328,13 +328,19 @@ func lost(err error) bool {
 	case "":
 		return errors.As(err, new(*pgconn.ConnectError)) || errors.As(err, new(*net.OpError)) || errors.Is(err, net.ErrClosed) ||
 			errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
-	// admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections, idle
-	// in transaction, read_only_sql_transaction (the primary has become a standby)
-	case "57P01", "57P02", "57P03", "53300", "25P03", "25006":
+	// admin_shutdown, crash_shutdown, cannot_connect_now, idle_session_timeout, too_many_connections, idle in transaction,
+	// transaction_timeout, read_only_sql_transaction (the primary has become a standby)
+	case "57P01", "57P02", "57P03", "57P05", "53300", "25P03", "25P04", "25006":
 		return true
 	default:
 		return strings.HasPrefix(c, "08") // connection_exception
 	}
+}
+
+// passing reports whether the server refused a statement for a reason that may pass: serialization_failure,
+// deadlock_detected, query_canceled by its operator, insufficient_resources, and system_error.
+func passing(c string) bool {
+	return c == "40001" || c == "40P01" || c == "57014" || strings.HasPrefix(c, "53") || strings.HasPrefix(c, "58")
 }
 
 // wrap maps an error to the errors of this package.
@@ -352,7 +358,7 @@ func (s *Postgres) wrap(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: grant the user CREATE on the schema, and SELECT, INSERT, UPDATE and DELETE on the tables whose names begin with %q", err, tableOf(FamilyMeta)[:len("quorate_")])
 	case c == "XX001" || c == "XX002":
 		return fmt.Errorf("%w: the server on %s says: %w", ErrCorrupt, s.at, err)
-	case lost(err), c == "40001", c == "40P01": // blocked too long by others, or a standby's conflict
+	case lost(err), passing(c):
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, s.at, err)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +37,8 @@ func TestPostgresFaults(t *testing.T) {
 		{"a caller goes", testCallerGoes},
 		{"other format", testOtherFormat},
 		{"killed", testWriterKilled},
+		{"connections ended by the server", testConnectionsEnded},
+		{"a statement cancelled on the server", testCancelled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			place, err := server.Place(t.Context())
@@ -385,6 +388,72 @@ func testWriterKilled(t *testing.T, _ *pgserver.Server, place string) {
 		acknowledged := killWriter(t, place, 1+7*round)
 		requireWhole(t, openPostgres(t, place), round, acknowledged)
 	}
+}
+
+// testConnectionsEnded uses a store after the server ended its idle connections, and after it ended a view's transaction,
+// as servers do that limit both.
+func testConnectionsEnded(t *testing.T, server *pgserver.Server, place string) {
+	direct, err := pgx.Connect(t.Context(), server.URL())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, direct.Close(t.Context())) }()
+	gone := func(name string) func() bool {
+		return func() bool {
+			var n int
+			require.NoError(t, direct.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", name).Scan(&n))
+			return n == 0
+		}
+	}
+	const limit, tick = time.Minute, 20 * time.Millisecond
+	s := openPostgres(t, place+"&application_name=idle&idle_session_timeout=100")
+	defer s.Close()
+	for i, call := range []func() error{
+		func() error { _, err := s.Get(t.Context(), store.FamilyMeta, []store.PK{{}}); return err },
+		func() error { return s.Commit(t.Context(), crashBatch(0)) },
+	} {
+		require.Eventually(t, gone("idle"), limit, tick)
+		require.NoError(t, call(), "call %d", i)
+	}
+
+	var version int
+	require.NoError(t, direct.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int").Scan(&version))
+	if version < 170000 {
+		return // has no limit on transactions
+	}
+	long := openPostgres(t, place+"&application_name=long&transaction_timeout=100")
+	defer long.Close()
+	view, err := long.View(t.Context())
+	require.NoError(t, err)
+	defer view.Close()
+	require.Eventually(t, gone("long"), limit, tick)
+	_, err = view.Get(t.Context(), store.FamilyMeta, []store.PK{{}})
+	require.ErrorIs(t, err, store.ErrUnavailable)
+}
+
+// testCancelled cancels a read on the server, as its operator may. The reader may try again.
+func testCancelled(t *testing.T, server *pgserver.Server, place string) {
+	s := openPostgres(t, place+"&application_name=waits")
+	defer s.Close()
+	direct, err := pgx.Connect(t.Context(), place)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, direct.Close(t.Context())) }()
+	tx, err := direct.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE quorate_message IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Get(t.Context(), store.FamilyMessage, []store.PK{{}})
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		tag, err := tx.Exec(t.Context(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'waits' AND wait_event_type = 'Lock'")
+		require.NoError(t, err)
+		return tag.RowsAffected() > 0
+	}, time.Minute, 20*time.Millisecond)
+	require.ErrorIs(t, <-done, store.ErrUnavailable)
+	require.NoError(t, tx.Rollback(t.Context()))
+	_, err = s.Get(t.Context(), store.FamilyMessage, []store.PK{{}})
+	require.NoError(t, err)
 }
 
 // TestPostgresVersion refuses servers that are too old.

@@ -28,8 +28,8 @@ var (
 	ErrFormat = errors.New("store has another format")
 	// ErrInUse means that another process uses the store.
 	ErrInUse = errors.New("store is in use")
-	// ErrUnavailable means that the server does not answer or went away; trying again
-	// later may help. After a Commit it is unknown whether anything was written: commit
+	// ErrUnavailable means that the server does not answer, went away, or refuses for the
+	// moment; trying again later may help. After a Commit it is unknown whether anything was written: commit
 	// the batch again if its cursors have not moved.
 	ErrUnavailable = errors.New("the store's server does not answer")
 	// ErrInvalid means that an argument exceeds a limit of this package. Trying again

@@ -429,6 +429,9 @@ func (r *Index) Periods(ctx context.Context, q PeriodQuery) (*PeriodPage, error)
 	// earliest and last are the bounds of what there is and is selected.
 	earliest, last := oldest.Start, q.Interval.Begin(s.head.tip.Time)
 	if q.From != nil && *q.From > earliest {
+		if *q.From > last { // such as one whose interval ends beyond 64 bits
+			return p, nil
+		}
 		if earliest = q.Interval.Begin(*q.From); earliest < *q.From {
 			earliest = q.Interval.next(earliest)
 		}
@@ -437,7 +440,9 @@ func (r *Index) Periods(ctx context.Context, q PeriodQuery) (*PeriodPage, error)
 		if *q.Before == 0 {
 			return p, nil
 		}
-		last = min(last, q.Interval.Begin(*q.Before-1))
+		if *q.Before <= last {
+			last = q.Interval.Begin(*q.Before - 1)
+		}
 	}
 	if last < earliest {
 		return p, nil

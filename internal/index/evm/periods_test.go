@@ -3,6 +3,7 @@ package evm_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -242,4 +243,24 @@ func TestPeriodsAfterGenesis(t *testing.T) {
 	require.Equal(t, []uint64{2, 42_000, 10_000, 1, 1}, []uint64{got.Transactions, got.GasUsed, got.Elapsed, got.Addresses, got.Senders})
 	require.InDelta(t, 2100, got.MaxGas.PerSecond(), 0)
 	require.InDelta(t, 0.1, got.MaxTransactions.PerSecond(), 0)
+}
+
+// TestPeriodsAtTheEndOfTime has bounds whose interval begins or ends beyond what can be represented.
+func TestPeriodsAtTheEndOfTime(t *testing.T) {
+	const begun = 1_700_000_000
+	w := newWorld(t, &past{blocks: []*chain.Block{
+		{Number: 0, Hash: common.Hash{1}, Traced: true},
+		{Number: 1, Hash: common.Hash{2}, Traced: true, Time: begun, Transactions: []chain.Transaction{{Success: true, From: address(1), GasUsed: 21_000}}},
+	}}, store.NewMemory())
+	w.advance(2)
+	for _, n := range []evm.Interval{evm.Hourly, evm.Daily, evm.Weekly, evm.Monthly} {
+		for _, bound := range []uint64{begun + 1, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64 - 100_000, math.MaxUint64} {
+			page, err := w.record.Periods(t.Context(), evm.PeriodQuery{Interval: n, From: &bound, Limit: 10})
+			require.NoError(t, err, "%d from %d", n, bound)
+			require.Empty(t, page.Periods, "%d from %d", n, bound)
+			page, err = w.record.Periods(t.Context(), evm.PeriodQuery{Interval: n, Before: &bound, Limit: 10})
+			require.NoError(t, err, "%d before %d", n, bound)
+			require.Len(t, page.Periods, 1, "%d before %d", n, bound)
+		}
+	}
 }

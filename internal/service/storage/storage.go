@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -110,7 +111,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	for _, slots := range k.AllSlots() {
 		err = errors.Join(err, metrics.Register(slots))
 	}
-	if err = errors.Join(err, metrics.Register(storeMetrics{s})); err != nil {
+	if err = errors.Join(err, metrics.Register(storeMetrics{s, place.Dir})); err != nil {
 		k.Close()
 		return nil, hint.Failure(err, "Trying again may help; if it lasts, move the store away and start again.")
 	}
@@ -165,8 +166,11 @@ func (k *State) Close() {
 	}
 }
 
-// storeMetrics collects the state of a store.
-type storeMetrics struct{ store store.Store }
+// storeMetrics collects the state of a store. dir holds the files of the embedded store.
+type storeMetrics struct {
+	store store.Store
+	dir   string
+}
 
 // Describe implements prometheus.Collector.
 func (m storeMetrics) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, descs) }
@@ -183,6 +187,10 @@ func (m storeMetrics) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	send(prometheus.GaugeValue, "disk_bytes", "Disk space of the embedded store, with its logs.", stats.DiskBytes)
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(m.dir, &disk); err == nil {
+		send(prometheus.GaugeValue, "disk_free_bytes", "Free space of the disk with the embedded store.", disk.Bavail*uint64(disk.Bsize))
+	}
 	send(prometheus.GaugeValue, "memory_bytes", "Memory of the embedded store: write buffers and block cache.", stats.MemoryBytes)
 	send(prometheus.GaugeValue, "compaction_debt_bytes", "Data that the embedded store has yet to rewrite. If it grows without end, the disk is too slow.", stats.CompactionDebtBytes)
 	send(prometheus.GaugeValue, "read_amplification", "Places that a lookup in the embedded store may visit.", uint64(max(stats.ReadAmplification, 0)))

@@ -251,6 +251,15 @@ func testOrderInBatch(t *testing.T, engine Engine) {
 	b.Delete(store.FamilyMessage, pk("p", "1"))
 	require.Equal(t, 1, b.Len())
 	require.Equal(t, len("p1"), b.Bytes())
+
+	// A row that the batch deletes may be added as new afterwards, and deleted again.
+	b.Reset()
+	b.Delete(store.FamilyMessage, pk("p", "1"))
+	b.Add(store.FamilyMessage, pk("p", "1"), []byte("anew"))
+	b.Put(store.FamilyMessage, pk("p", "2"), []byte("between"))
+	b.Delete(store.FamilyMessage, pk("p", "1"))
+	require.NoError(t, s.Commit(t.Context(), &b))
+	require.Equal(t, []string{"absent", "between"}, []string{get(t, s, "p", "1"), get(t, s, "p", "2")})
 }
 
 // populate puts every second awkward key into every awkward partition, and

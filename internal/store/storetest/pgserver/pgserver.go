@@ -30,8 +30,8 @@ import (
 )
 
 // BinEnv names the environment variable for the folder with the server's programs. The default is the newest installed
-// version.
-const BinEnv = "QUORATE_POSTGRES_BIN"
+// version. The name does not begin with QUORATE_: the service refuses variables that it does not know.
+const BinEnv = "POSTGRES_BIN"
 
 const (
 	superuser = "quorate"
@@ -103,14 +103,14 @@ func Start(settings ...string) (*Server, error) {
 	return s, nil
 }
 
-// Standby starts a readable server that replicates s.
+// Standby starts a readable server that replicates s. It copies the files of s itself, because pg_basebackup is not among
+// the server's programs in every distribution.
 func (s *Server) Standby() (*Server, error) {
-	other := &Server{bin: s.bin, account: s.account, settings: s.settings}
+	other := &Server{bin: s.bin, account: s.account, settings: append(slices.Clip(s.settings), "primary_conninfo="+s.URL())}
 	if err := other.folder(); err != nil {
 		return nil, err
 	}
-	// Without "fast", pg_basebackup waits for minutes.
-	err := other.program("pg_basebackup", "-D", other.data(), "-c", "fast", "-X", "stream", "-R", "-d", s.URL())
+	err := s.backup(context.Background(), other)
 	if err == nil {
 		err = other.Restart()
 	}
@@ -118,6 +118,33 @@ func (s *Server) Standby() (*Server, error) {
 		return nil, errors.Join(err, other.Close())
 	}
 	return other, nil
+}
+
+// backup copies the files of the running server to other, which follows s once it is started.
+func (s *Server) backup(ctx context.Context, other *Server) error {
+	c, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close(ctx) }()
+	// Without "fast", the server waits for minutes.
+	if _, err := c.Exec(ctx, "SELECT pg_backup_start('standby', fast => true)"); err != nil {
+		return fmt.Errorf("beginning a backup: %w", err)
+	}
+	if out, err := other.command("cp", "-a", s.data(), other.data()).CombinedOutput(); err != nil {
+		return fmt.Errorf("copying the files of the server: %w: %s", err, out)
+	}
+	var label string
+	if err := c.QueryRow(ctx, "SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)").Scan(&label); err != nil {
+		return fmt.Errorf("ending a backup: %w", err)
+	}
+	for name, text := range map[string]string{"backup_label": label, "standby.signal": ""} {
+		path := filepath.Join(other.data(), name)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), other.own(path)); err != nil {
+			return err
+		}
+	}
+	return os.Remove(filepath.Join(other.data(), "postmaster.pid"))
 }
 
 func programs() (string, error) {
@@ -191,8 +218,9 @@ func (s *Server) own(path string) error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-func (s *Server) command(name string, args ...string) *exec.Cmd {
-	c := exec.Command(filepath.Join(s.bin, name), args...)
+// command returns a command that runs a program, by its path or its name in PATH, as the server's account.
+func (s *Server) command(program string, args ...string) *exec.Cmd {
+	c := exec.Command(program, args...)
 	c.Dir = s.dir
 	c.Env = append(os.Environ(), "LC_ALL=C", "PGPASSWORD="+password)
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.account, Pdeathsig: syscall.SIGINT}
@@ -200,7 +228,7 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 }
 
 func (s *Server) program(name string, args ...string) error {
-	if out, err := s.command(name, args...).CombinedOutput(); err != nil {
+	if out, err := s.command(filepath.Join(s.bin, name), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, out)
 	}
 	return nil
@@ -231,7 +259,7 @@ func (s *Server) Restart() error {
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	s.child, s.ended, s.log = s.command("postgres", args...), make(chan struct{}), &tail{ready: make(chan struct{})}
+	s.child, s.ended, s.log = s.command(filepath.Join(s.bin, "postgres"), args...), make(chan struct{}), &tail{ready: make(chan struct{})}
 	out, err := s.child.StderrPipe()
 	if err != nil {
 		return err
