@@ -75,7 +75,7 @@ func (s *spool) block(height uint64) ([]byte, error) {
 
 // finish ends the downloads and removes their blocks.
 func (s *spool) finish() error {
-	err := s.db.Delete(descentsKey) // first: without it nobody misses the blocks
+	err := s.db.Delete(descentsKey) // first: without it the blocks are not missed
 	if err == nil {
 		err = database.Clear(s.db, 1<<20)
 	}
