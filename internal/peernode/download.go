@@ -90,13 +90,11 @@ func (f *follower) advance(ctx context.Context) error {
 		for range busy {
 			<-replies
 		}
+		f.release()
 	}()
-	for _, d := range f.descents {
-		d.asked, d.tries = false, 0
-	}
 	f.node.change(f.count)
 	var failure error
-	for {
+	for ctx.Err() == nil {
 		for len(busy) < maxRequests {
 			d, nodeID, ok := f.next(busy)
 			if !ok {
@@ -119,11 +117,13 @@ func (f *follower) advance(ctx context.Context) error {
 			if err == nil {
 				return f.finish()
 			}
-			return errors.Join(err, failure)
+			if failure != nil {
+				err = fmt.Errorf("%w (%w)", err, failure)
+			}
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
 		case r := <-replies:
 			delete(busy, r.nodeID)
 			r.asked = false
@@ -138,13 +138,25 @@ func (f *follower) advance(ctx context.Context) error {
 			}
 		}
 	}
+	return ctx.Err()
 }
+
+// release prepares the descents that are left for the next time. The next poll names its holders, and tips that no node
+// sent, if they are still believed.
+func (f *follower) release() {
+	f.descents = slices.DeleteFunc(f.descents, func(d *descent) bool { return !d.begun() && !f.isTrusted(d.top) })
+	for _, d := range f.descents {
+		d.asked, d.tries, d.holders = false, 0, nil
+	}
+}
+
+func (f *follower) isTrusted(id ids.ID) bool { return slices.Contains(f.node.o.Trusted, id) }
 
 // missing returns an error that names what could not be downloaded, nil if nothing is missing.
 func (f *follower) missing() error {
 	for _, d := range f.descents {
 		switch {
-		case !d.begun() && slices.Contains(f.node.o.Trusted, d.top):
+		case !d.begun() && f.isTrusted(d.top):
 			return fmt.Errorf("no connected node has block %s, which is known to be of this network's P-Chain; the nodes are of another network if this stays", d.top)
 		case !d.begun() || d.lowest > f.height+1:
 			return errors.New("no connected node has the blocks that are missing")
@@ -155,6 +167,11 @@ func (f *follower) missing() error {
 
 // finish ends the downloads.
 func (f *follower) finish() error {
+	for _, d := range f.descents {
+		if !f.isTrusted(d.top) {
+			f.believed = max(f.believed, d.height)
+		}
+	}
 	f.descents = nil
 	if err := f.blocks.finish(); err != nil {
 		return &fatalError{err}
@@ -165,24 +182,30 @@ func (f *follower) finish() error {
 // next picks what is downloaded next, and from whom. Tops come first, because the lowest part comes next.
 func (f *follower) next(busy map[ids.NodeID]bool) (*descent, ids.NodeID, bool) {
 	slices.SortStableFunc(f.descents, func(a, b *descent) int { return cmp.Compare(a.lowest, b.lowest) })
+	var connected []ids.NodeID
 	for _, d := range f.descents {
 		if d.asked || d.tries == maxTries || d.begun() && d.lowest <= f.height+1 {
 			continue
 		}
-		if nodeID, ok := f.choose(d.holders, busy); ok {
-			return d, nodeID, true
+		if d.holders == nil && connected == nil {
+			if connected = f.idle(f.peers.ConnectedNodes(), busy); len(connected) == 0 {
+				return nil, ids.EmptyNodeID, false
+			}
+		}
+		nodes := connected
+		if d.holders != nil {
+			nodes = f.idle(d.holders, busy)
+		}
+		if len(nodes) > 0 {
+			return d, nodes[rand.IntN(len(nodes))], true
 		}
 	}
 	return nil, ids.EmptyNodeID, false
 }
 
-// choose picks a connected node that has not failed lately and is not busy.
-func (f *follower) choose(holders []ids.NodeID, busy map[ids.NodeID]bool) (ids.NodeID, bool) {
-	if holders == nil {
-		holders = f.peers.ConnectedNodes()
-	}
-	var rested []ids.NodeID
-	for _, nodeID := range holders {
+// idle returns the nodes that have not failed lately and are not busy.
+func (f *follower) idle(nodes []ids.NodeID, busy map[ids.NodeID]bool) (idle []ids.NodeID) {
+	for _, nodeID := range nodes {
 		if at, ok := f.failed[nodeID]; ok {
 			if time.Since(at) < rest {
 				continue
@@ -190,13 +213,10 @@ func (f *follower) choose(holders []ids.NodeID, busy map[ids.NodeID]bool) (ids.N
 			delete(f.failed, nodeID)
 		}
 		if !busy[nodeID] {
-			rested = append(rested, nodeID)
+			idle = append(idle, nodeID)
 		}
 	}
-	if len(rested) == 0 {
-		return ids.EmptyNodeID, false
-	}
-	return rested[rand.IntN(len(rested))], true
+	return idle
 }
 
 // request asks a node for a container, alone or with ancestors, and verifies what it sends.
@@ -262,11 +282,12 @@ func (f *follower) blame(ctx context.Context, r reply) error {
 	if r.begun() || r.holders != nil || errors.Is(r.err, errWrong) {
 		f.failed[r.nodeID] = time.Now()
 	}
-	if !r.begun() {
-		if r.holders == nil {
-			r.tries++
-		}
-		r.holders = nil
+	if r.holders == nil && !r.begun() {
+		r.tries++
+	}
+	r.holders = slices.DeleteFunc(slices.Clone(r.holders), func(id ids.NodeID) bool { return id == r.nodeID })
+	if len(r.holders) == 0 {
+		r.holders = nil // any may have it
 	}
 	return fmt.Errorf("downloading blocks of the P-Chain from %s: %w", r.nodeID, r.err)
 }
@@ -294,7 +315,7 @@ func (f *follower) take(ctx context.Context, r reply) error {
 				return err
 			}
 		} else if c.height+1 != d.lowest {
-			return &fatalError{fmt.Errorf("block %s has the height %d, and the block below block %s at height %d", c.id, c.height, c.id, d.lowest)}
+			return &fatalError{fmt.Errorf("block %s has the height %d, and the block that names it as its parent has the height %d", c.id, c.height, d.lowest)}
 		}
 		found[c.height] = c.block
 		d.lowest, d.wanted = c.height, c.parentID
@@ -337,6 +358,8 @@ func (f *follower) begin(ctx context.Context, d *descent, c container) (bool, er
 	switch {
 	case err != nil:
 		return false, &fatalError{err}
+	case there != c.blockID && there != ids.Empty && c.height > f.height:
+		return false, forks(d.top, c.height, f.covering(c.height).top)
 	case there != c.blockID && there != ids.Empty:
 		return false, f.other(d.top)
 	}
@@ -387,13 +410,18 @@ func (f *follower) join(d *descent) error {
 			continue
 		}
 		if upper.wanted != lower.top {
-			return &fatalError{fmt.Errorf("the network's P-Chain forks: block %s at height %d has no ancestor %s at height %d, but both are believed", upper.top, upper.height, lower.top, lower.height)}
+			return forks(lower.top, lower.height, upper.top)
 		}
 		lower.top, lower.height = upper.top, upper.height
 		f.remove(upper)
 		d = lower
 	}
 	return nil
+}
+
+// forks returns the error for a believed block that is no ancestor of another one, which is above it.
+func forks(lower ids.ID, height uint64, upper ids.ID) error {
+	return &fatalError{fmt.Errorf("the network's P-Chain forks: block %s at height %d is no ancestor of block %s, but both are believed", lower, height, upper)}
 }
 
 // count tells how much is to be downloaded.

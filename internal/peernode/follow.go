@@ -39,7 +39,7 @@ type follower struct {
 	descents []*descent
 	trusted  []ids.ID          // not among descents yet
 	known    map[ids.ID]uint64 // heights of containers that were believed, not of all
-	believed uint64            // the greatest height of a believed tip that is executed
+	believed uint64            // the greatest height that voters are known to have accepted, or that was executed at the start
 	failed   map[ids.NodeID]time.Time
 	told     time.Time // when progress was logged last
 }
@@ -53,7 +53,10 @@ func newFollower(ctx context.Context, n *Node, peers Peers, chain *pchainvm.Chai
 	if f.descents, err = f.blocks.descents(); err != nil {
 		return nil, err
 	}
-	f.last, f.height, err = chain.LastAccepted(ctx)
+	if f.last, f.height, err = chain.LastAccepted(ctx); err == nil && (n.origin == nil || n.origin.Height < f.height) {
+		// An earlier process executed it. Voters that are behind for a moment confirm it.
+		f.believed = f.height
+	}
 	return f, err
 }
 
