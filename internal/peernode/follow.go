@@ -166,12 +166,13 @@ func (f *follower) atOrigin() bool {
 	return o != nil && o.Height == f.height && f.believed < f.height
 }
 
-// other returns what it means that a believed block does not descend from the last executed one.
+// other returns what it means that a believed block is of another chain than the last executed one.
 func (f *follower) other(top ids.ID) error {
+	err := errOther
 	if f.atOrigin() {
-		return &fatalError{fmt.Errorf("%w (block %s)", errOtherCheckpoint, top)}
+		err = errOtherCheckpoint
 	}
-	return &fatalError{fmt.Errorf("%w (block %s)", errOther, top)}
+	return &fatalError{fmt.Errorf("%w (block %s is not of the chain of block %s at height %d)", err, top, f.last, f.height)}
 }
 
 // voters returns the nodes that decide about the tip, and what they are.
