@@ -75,12 +75,12 @@ func (p *pChain) registration(ctx context.Context, proof [bls.SignatureLen]byte,
 }
 
 // nudge has the P-Chain make a block.
-func (p *pChain) nudge() {
+func (p *pChain) nudge(options ...common.Option) {
 	p.t.Helper()
 	p.accepted(p.wallet.IssueBaseTx([]*avax.TransferableOutput{{
 		Asset: avax.Asset{ID: p.wallet.Builder().Context().AVAXAssetID},
 		Out:   &secp256k1fx.TransferOutput{Amt: units.MilliAvax, OutputOwners: *p.owner},
-	}}))
+	}}, options...))
 }
 
 // epochHeight is the P-Chain height that a chain verifies Warp messages against.

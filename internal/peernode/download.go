@@ -29,6 +29,8 @@ const (
 	containerTimeout = 10 * time.Second
 	// rest is how long a node that sent something wrong, or nothing, is not asked for blocks.
 	rest = 30 * time.Second
+	// manyBlocks at a time are worth a line in the log.
+	manyBlocks = 100
 	// maxKnown bounds the containers whose heights are remembered.
 	maxKnown = 1024
 )
@@ -92,6 +94,7 @@ func (f *follower) advance(ctx context.Context) error {
 		}
 		f.release()
 	}()
+	began, first := time.Now(), f.height
 	f.node.change(f.count)
 	var failure error
 	for ctx.Err() == nil {
@@ -115,6 +118,9 @@ func (f *follower) advance(ctx context.Context) error {
 		default:
 			err := f.missing()
 			if err == nil {
+				if n := f.height - first; n >= manyBlocks {
+					f.node.log.Info("downloaded and executed blocks of the P-Chain", slog.Uint64("blocks", n), slog.Uint64("height", f.height), slog.Duration("took", time.Since(began)))
+				}
 				return f.finish()
 			}
 			if failure != nil {
