@@ -211,10 +211,12 @@ func (p *Pipeline[B]) alone(ctx context.Context, work func(ctx context.Context) 
 	}
 	p.status.begin()
 	err := work(ctx)
+	fenced := errors.Is(err, store.ErrFenced)
 	if ctx.Err() != nil {
-		err = nil
+		// The pipeline of another chain may be the one that noticed.
+		err, fenced = nil, errors.Is(context.Cause(ctx), store.ErrFenced)
 	}
-	p.status.end(err)
+	p.status.end(err, fenced)
 	return err
 }
 

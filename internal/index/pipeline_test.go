@@ -690,6 +690,38 @@ func TestFencing(t *testing.T) {
 	})
 }
 
+// TestFencedWithOthers has a pipeline of another chain notice that both were taken over. What is indexed stays caught
+// up, unlike after a stop.
+func TestFencedWithOthers(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		cause error
+		want  bool
+	}{
+		{"fenced", fmt.Errorf("indexing the X-Chain: %w", store.ErrFenced), true},
+		{"asked to stop", nil, false},
+		{"another failure", store.ErrUnavailable, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source, memory := &numbers{tip: 100}, store.NewMemory()
+				p, err := index.New(options(source, memory, &ledger{name: "l", rows: 1}))
+				require.NoError(t, err)
+				ctx, end := context.WithCancelCause(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- p.Run(ctx) }()
+				synctest.Wait()
+				time.Sleep(time.Minute)
+				require.True(t, p.StatusOf("l").CaughtUp)
+				end(test.cause)
+				require.NoError(t, <-ended)
+				require.Equal(t, test.want, p.Status().CaughtUp)
+				require.Equal(t, test.want, p.StatusOf("l").CaughtUp)
+			})
+		})
+	}
+}
+
 // TestRace starts many pipelines at once: exactly one goes on.
 func TestRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
-
-	"quorate/internal/store"
 )
 
 // State is what a pipeline does.
@@ -255,13 +253,13 @@ func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.catchUp()
 }
 
-// end stores why the pipeline ended, or nil if it was asked to. If another process fenced the pipeline, that process
-// continues, so the known tip stays.
-func (s *status) end(err error) {
+// end stores why the pipeline ended, or nil if it was asked to. fenced says that another indexer continues, so that the
+// index stays caught up.
+func (s *status) end(err error, fenced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.current.Err = false, err
-	if !errors.Is(err, store.ErrFenced) {
+	if !fenced {
 		s.current.CaughtUp = false
 		clear(s.caught)
 	}
