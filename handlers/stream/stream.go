@@ -163,15 +163,19 @@ const eventsPerRequest = 100
 
 // run sends the events of feed until the stream ends, and returns how many it sent and why it ended.
 func (s *Streams) run(request context.Context, out sender, feed Feed, client *access.Client) (sent int, why string) {
-	ctx, cancel := context.WithTimeout(request, s.options.Life)
+	connected, disconnect := context.WithCancel(request)
+	defer disconnect()
+	ctx, cancel := context.WithTimeout(connected, s.options.Life)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
+	// Cutting off a write to a WebSocket disconnects it, so that the client would not get the reason.
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(farewellTime, disconnect) })()
 	watched := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
 		case <-out.gone():
-			cancel()
+			disconnect()
 		case <-watched:
 		}
 	})
@@ -195,16 +199,16 @@ func (s *Streams) run(request context.Context, out sender, feed Feed, client *ac
 		case ctx.Err() != nil:
 			return sent, "client"
 		case err != nil && idle:
-			err = s.within(ctx, out.beat)
+			err = s.within(connected, out.beat)
 		case errors.As(err, &known):
 			reason = known.Message
-			_ = s.send(ctx, out, Event{Name: "error", Data: apierr.Body(known)})
+			_ = s.send(connected, out, Event{Name: "error", Data: apierr.Body(known)})
 			return sent, "error"
 		case err != nil:
 			reason = "the events cannot be read now; connect again with the cursor of the last event"
 			return sent, "error"
 		default:
-			err = s.send(ctx, out, events...)
+			err = s.send(connected, out, events...)
 			before := sent
 			sent += len(events)
 			if client != nil {

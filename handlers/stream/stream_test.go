@@ -185,6 +185,23 @@ func TestStreamsEndWithReason(t *testing.T) {
 	}
 }
 
+// TestStreamsEndInTheMiddleOfAnEvent stops while a client still takes an event.
+func TestStreamsEndInTheMiddleOfAnEvent(t *testing.T) {
+	s, url := served(t, Options{}, func() Feed { return &endless{size: 8 << 20, most: 1} })
+	conn := dial(t, url)
+	conn.SetReadLimit(-1)
+	time.Sleep(100 * time.Millisecond) // until the event fills the buffers between the two
+	s.Close()
+	time.Sleep(100 * time.Millisecond)
+	_, content, err := conn.Read(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, len(content), 8<<20)
+	_, _, err = conn.Read(t.Context())
+	var closed websocket.CloseError
+	require.ErrorAs(t, err, &closed)
+	require.Contains(t, closed.Reason, "the service is stopping")
+}
+
 func TestIdleStreamsBeat(t *testing.T) {
 	_, url := served(t, Options{Beat: 10 * time.Millisecond}, func() Feed { return &endless{most: 1} })
 	lines, comments := bufio.NewScanner(get(t, url).Body), 0
