@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,7 +40,8 @@ const (
 //
 // A server's lag follows from its cursors: the server is at the latest sample in which no cursor of the store was ahead
 // of the server's. This needs only rows and holds for any kind of replication. Rows without a cursor may lag as much:
-// to read what was just written, read from the store.
+// to read what was just written, read from the store. A row with a random text tells the store's rows from those of
+// another store, whose server is not used.
 type Standbys struct {
 	store   *Postgres
 	all     []*follower
@@ -51,6 +53,7 @@ type Standbys struct {
 	stopped chan struct{} // closed when the watch has ended
 
 	samples []sample // oldest first; used by watch only
+	id      string   // identifies the store's rows, as of the last answer; used by watch only
 }
 
 // follower is one standby server.
@@ -135,6 +138,9 @@ func (r *Standbys) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.maxLag/2)
 	defer cancel()
 	begun := time.Now()
+	if id, err := r.identify(ctx); err == nil {
+		r.id = id
+	}
 	if cursors, err := cursorsOf(ctx, r.store); err == nil {
 		r.samples = append(r.samples, sample{begun, cursors})
 		if len(r.samples) > mostSamples {
@@ -143,7 +149,7 @@ func (r *Standbys) look(ctx context.Context) {
 	}
 	var wg sync.WaitGroup
 	for _, f := range r.all {
-		wg.Go(func() { f.look(ctx, r.samples) })
+		wg.Go(func() { f.look(ctx, r.id, r.samples) })
 	}
 	wg.Wait()
 	for _, f := range r.all {
@@ -186,8 +192,36 @@ func (s sample) behind(cursors map[string]Cursor) bool {
 	return false
 }
 
-// look reads the server's cursors.
-func (f *follower) look(ctx context.Context, samples []sample) {
+// identifyingRow has the text that identifies the rows of a store that standbys follow.
+var identifyingRow = PK{P: []byte("identity")}
+
+// identify returns the text that identifies the rows of the store, after it has written one if there was none.
+func (r *Standbys) identify(ctx context.Context) (id string, err error) {
+	found, err := GetMeta(ctx, r.store, &id, identifyingRow)
+	if err != nil || found {
+		return id, err
+	}
+	if err := PutMeta(ctx, r.store, rand.Text(), identifyingRow); err != nil {
+		return "", err
+	}
+	_, err = GetMeta(ctx, r.store, &id, identifyingRow) // another process may have written one too
+	return id, err
+}
+
+// requireID returns an error unless the rows of s have the identity id, which may be unknown yet.
+func requireID(ctx context.Context, s *Postgres, id string) error {
+	var own string
+	if _, err := GetMeta(ctx, s, &own, identifyingRow); err != nil {
+		return err
+	}
+	if id == "" || own != id {
+		return fmt.Errorf("%w: it does not follow the store, or is not so far yet: name a standby of the same server and database", ErrInvalid)
+	}
+	return nil
+}
+
+// look reads the server's cursors. id identifies the store's rows.
+func (f *follower) look(ctx context.Context, id string, samples []sample) {
 	f.mu.Lock()
 	s := f.store
 	f.mu.Unlock()
@@ -195,6 +229,9 @@ func (f *follower) look(ctx context.Context, samples []sample) {
 	var err error
 	if s == nil {
 		s, err = connect(ctx, f.options)
+	}
+	if err == nil {
+		err = requireID(ctx, s, id)
 	}
 	if err == nil {
 		cursors, err = cursorsOf(ctx, s)

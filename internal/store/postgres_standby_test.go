@@ -67,6 +67,21 @@ func TestStandbys(t *testing.T) {
 	require.NoError(t, other.Restart())
 	require.Eventually(t, used(true), patience, tick, "standby that is back: used")
 
+	// Another store is not taken for a standby, even if its cursors are further.
+	place, err := primary.Place(t.Context())
+	require.NoError(t, err)
+	stranger := openPostgres(t, place)
+	defer stranger.Close()
+	for at := range next + 10 {
+		require.NoError(t, stranger.Commit(t.Context(), crashBatch(at)))
+	}
+	wrong, err := store.OpenStandbys(t.Context(), s, store.StandbyOptions{URLs: []string{place}, MaxLag: 2 * time.Second, Every: 50 * time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, wrong.Close()) }()
+	time.Sleep(200 * time.Millisecond)
+	require.False(t, wrong.Stats()[0].Used)
+	require.ErrorContains(t, wrong.Stats()[0].Err, "it does not follow the store")
+
 	_, err = store.OpenStandbys(t.Context(), s, store.StandbyOptions{URLs: []string{"postgres://x:secret/"}})
 	require.ErrorIs(t, err, store.ErrInvalid)
 }
