@@ -9,7 +9,6 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/operation"
-	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
@@ -65,7 +64,11 @@ func (a *API) listTokenTransfers(standard chain.Standard) func(ctx context.Conte
 		if err != nil {
 			return err
 		}
-		return a.showTransfers(ctx, r, of, "transactions", standard, p, found)
+		shown, err := a.shownTransfers(ctx, r, of, standard, found)
+		if err != nil {
+			return err
+		}
+		return reply.JSON(r, page{Next: p.Token(found.Next), Transactions: shown})
 	}
 }
 
@@ -83,11 +86,15 @@ func (a *API) listContractTransfers(ctx context.Context, r operation.Request, of
 	if len(found.Transfers) > 0 {
 		standard = found.Transfers[0].Standard
 	}
-	return a.showTransfers(ctx, r, of, "transfers", standard, p, found)
+	shown, err := a.shownTransfers(ctx, r, of, standard, found)
+	if err != nil {
+		return err
+	}
+	return reply.JSON(r, page{Next: p.Token(found.Next), Transfers: shown})
 }
 
-// showTransfers answers with a page of transfers, all of one standard.
-func (a *API) showTransfers(ctx context.Context, r operation.Request, of *Chain, name string, standard chain.Standard, p query.Page, found *evm.TransferPage) error {
+// shownTransfers returns transfers, all of one standard, as lists show them.
+func (a *API) shownTransfers(ctx context.Context, r operation.Request, of *Chain, standard chain.Standard, found *evm.TransferPage) (any, error) {
 	showFirst(r, of, found.First)
 	parties := make([]common.Address, 0, 3*len(found.Transfers))
 	for i := range found.Transfers {
@@ -96,35 +103,28 @@ func (a *API) showTransfers(ctx context.Context, r operation.Request, of *Chain,
 	}
 	d, err := a.directory(ctx, of, parties)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	transfers, details, err := a.believed(ctx, d, found.Transfers)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	next := p.Token(found.Next)
 	switch standard {
 	case chain.ERC721:
-		answer := pageOf(name, len(transfers), func(i int, x *listedERC721) {
+		return listOf(len(transfers), func(i int, x *listedERC721) {
 			t := &transfers[i]
 			*x = listedERC721{shownBlock(&t.Block), t.TxHash, d.erc721Transfer(&t.Transfer, details[i])}
-		})
-		answer.next = next
-		return reply.JSON(r, answer)
+		}), nil
 	case chain.ERC1155:
-		answer := pageOf(name, len(transfers), func(i int, x *listedTransfer) {
+		return listOf(len(transfers), func(i int, x *listedTransfer) {
 			t := &transfers[i]
 			*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details[i])}
-		})
-		answer.next = next
-		return reply.JSON(r, answer)
+		}), nil
 	default:
-		answer := pageOf(name, len(transfers), func(i int, x *listedERC20) {
+		return listOf(len(transfers), func(i int, x *listedERC20) {
 			t := &transfers[i]
 			*x = listedERC20{shownBlock(&t.Block), t.TxHash, d.erc20Transfer(&t.Transfer)}
-		})
-		answer.next = next
-		return reply.JSON(r, answer)
+		}), nil
 	}
 }
 
@@ -161,9 +161,9 @@ func (a *API) listInteractions(ctx context.Context, r operation.Request, of *Cha
 	if err != nil {
 		return err
 	}
-	list := make([]interaction, len(found.Transactions))
-	for i := range list {
-		tx, x := &found.Transactions[i], &list[i]
+	list := listOf(len(found.Transactions), func(i int, x *interaction) {
+		tx := &found.Transactions[i]
+		x.transfers, x.Internals = noTransfers(), make([]internalTransaction, 0, len(tx.Internals))
 		a.transaction(d, &tx.Transaction, &x.Native)
 		for len(shown) > 0 && shown[0].TxHash == tx.Transaction.Hash {
 			d.sort(&shown[0].Transfer, details[0], &x.transfers)
@@ -172,9 +172,6 @@ func (a *API) listInteractions(ctx context.Context, r operation.Request, of *Cha
 		for j := range tx.Internals {
 			x.Internals = append(x.Internals, d.internal(&tx.Internals[j].Frame))
 		}
-	}
-	answer := pageOf("transactions", len(list), func(i int, x *interaction) { *x = list[i] })
-	answer.missing = found.TracesMissing
-	answer.next = p.Token(found.Next)
-	return reply.JSON(r, answer)
+	})
+	return reply.JSON(r, page{Next: p.Token(found.Next), Missing: (*blockSpan)(found.TracesMissing), Transactions: list})
 }

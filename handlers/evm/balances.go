@@ -37,28 +37,12 @@ type erc20Balance struct {
 	Source string `json:"balanceSource"`
 	// TransferSum is what the transfers add up to, if the contract reported something else.
 	TransferSum string `json:"transferSum,omitempty"`
-	Reputation  null   `json:"tokenReputation"`
+	Reputation  *int   `json:"tokenReputation"` // nobody rates tokens here
 }
-
-// null encodes as null.
-type null struct{}
-
-func (null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 type erc721Balance struct {
 	erc721Token
 	ChainID number `json:"chainId"`
-}
-
-// collectible is an ERC-1155 balance, or an ERC-721 token.
-type collectible struct {
-	fungible erc1155Balance
-	unique   erc721Balance
-}
-
-// balanceAnswer is the answer to a request for the native balance.
-type balanceAnswer struct {
-	Native nativeBalance `json:"nativeTokenBalance"`
 }
 
 // nativeAt returns the native balance of a wallet after a block of the chain, from its node.
@@ -94,7 +78,7 @@ func (a *API) getNativeBalance(ctx context.Context, r operation.Request, of *Cha
 	if err != nil {
 		return err
 	}
-	return reply.JSON(r, balanceAnswer{of.native(balance)})
+	return reply.JSON(r, page{Native: of.native(balance)})
 }
 
 // balanceRequest is a request for a page of balances.
@@ -209,9 +193,9 @@ func (a *API) listERC20Balances(ctx context.Context, r operation.Request, of *Ch
 		}
 	}
 	showFirst(r, of, found.First)
-	return reply.JSON(r, &balancePage[erc20Balance, *erc20Balance]{
-		next: a.nextBalances(&b, next), native: of.native(b.native), name: "erc20TokenBalances",
-		items: items[erc20Balance, *erc20Balance]{len(shown), func(i int, x *erc20Balance) { *x = shown[i].erc20Balance }},
+	return reply.JSON(r, page{
+		Next: a.nextBalances(&b, next), Native: of.native(b.native),
+		ERC20: listOf(len(shown), func(i int, x *erc20Balance) { *x = shown[i].erc20Balance }),
 	})
 }
 
@@ -325,7 +309,7 @@ func (a *API) listERC721Balances(ctx context.Context, r operation.Request, of *C
 	if err != nil {
 		return err
 	}
-	return reply.JSON(r, &balancePage[collectible, *collectible]{next: a.nextBalances(&b, found.Next), native: of.native(b.native), name: "erc721TokenBalances", items: *shown})
+	return reply.JSON(r, page{Next: a.nextBalances(&b, found.Next), Native: of.native(b.native), ERC721: shown})
 }
 
 // held is a token that a wallet holds. amount is 0 for ERC-721.
@@ -404,11 +388,11 @@ func (a *API) listCollectibles(ctx context.Context, r operation.Request, of *Cha
 	if err != nil {
 		return err
 	}
-	return reply.JSON(r, &page[collectible, *collectible]{next: b.page.Token(next), name: "collectibleBalances", items: *shown})
+	return reply.JSON(r, page{Next: b.page.Token(next), Collectibles: shown})
 }
 
-// collectibles returns tokens that a wallet holds as a list shows them.
-func (a *API) collectibles(ctx context.Context, of *Chain, b *balanceRequest, all []held) (*items[collectible, *collectible], error) {
+// collectibles returns tokens that a wallet holds as a list shows them: erc1155Balances and erc721Balances.
+func (a *API) collectibles(ctx context.Context, of *Chain, b *balanceRequest, all []held) ([]any, error) {
 	contracts := make([]common.Address, len(all))
 	for i := range all {
 		contracts[i] = all[i].contract
@@ -427,11 +411,13 @@ func (a *API) collectibles(ctx context.Context, of *Chain, b *balanceRequest, al
 	if err != nil {
 		return nil, err
 	}
-	return &items[collectible, *collectible]{len(all), func(i int, x *collectible) {
+	shown := make([]any, len(all))
+	for i := range all {
 		if all[i].standard == chain.ERC1155 {
-			*x = collectible{fungible: erc1155Balance{d.erc1155(tokens[i], details[i]), number(of.ChainID), amount(all[i].amount)}}
-			return
+			shown[i] = erc1155Balance{d.erc1155(tokens[i], details[i]), number(of.ChainID), amount(all[i].amount)}
+			continue
 		}
-		*x = collectible{unique: erc721Balance{d.erc721(tokens[i], &b.wallet, details[i]), number(of.ChainID)}}
-	}}, nil
+		shown[i] = erc721Balance{d.erc721(tokens[i], &b.wallet, details[i]), number(of.ChainID)}
+	}
+	return shown, nil
 }

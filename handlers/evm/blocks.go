@@ -28,25 +28,6 @@ type wholeBlock struct {
 	Cumulative     number      `json:"cumulativeTransactions"`
 }
 
-// AppendJSON implements reply.Appender.
-func (x *wholeBlock) AppendJSON(b []byte) []byte { return appendObject(b, x) }
-
-func (x *wholeBlock) appendMembers(b []byte) []byte {
-	b = x.block.appendMembers(b)
-	if x.MinDelayExcess != nil {
-		b = strconv.AppendUint(append(b, `,"blockMinDelayExcess":`...), *x.MinDelayExcess, 10)
-	}
-	b = appendNumber(append(b, `,"chainId":`...), x.ChainID)
-	b = strconv.AppendUint(append(b, `,"txCount":`...), x.TxCount, 10)
-	b = appendAmount(append(b, `,"baseFee":`...), &x.BaseFee)
-	b = appendNumber(append(b, `,"gasUsed":`...), x.GasUsed)
-	b = appendNumber(append(b, `,"gasLimit":`...), x.GasLimit)
-	b = appendAmount(append(b, `,"gasCost":`...), &x.GasCost)
-	b = appendHash(append(b, `,"parentHash":`...), &x.ParentHash)
-	b = appendAmount(append(b, `,"feesSpent":`...), &x.FeesSpent)
-	return appendNumber(append(b, `,"cumulativeTransactions":`...), x.Cumulative)
-}
-
 func shownWholeBlock(of *Chain, b *evm.Block) wholeBlock {
 	x := wholeBlock{
 		block: shownBlock(&b.BlockRef), MinDelayExcess: b.MinDelayExcess, ChainID: number(of.ChainID), TxCount: b.Transactions,
@@ -72,9 +53,10 @@ func (a *API) listBlocks(ctx context.Context, r operation.Request, of *Chain) er
 	if err != nil {
 		return err
 	}
-	answer := pageOf("blocks", len(found.Blocks), func(i int, x *wholeBlock) { *x = shownWholeBlock(of, &found.Blocks[i]) })
-	answer.next = p.Token(found.Next)
-	return reply.JSON(r, answer)
+	return reply.JSON(r, page{
+		Next:   p.Token(found.Next),
+		Blocks: listOf(len(found.Blocks), func(i int, x *wholeBlock) { *x = shownWholeBlock(of, &found.Blocks[i]) }),
+	})
 }
 
 func (a *API) getBlock(ctx context.Context, r operation.Request, of *Chain) error {
@@ -82,8 +64,7 @@ func (a *API) getBlock(ctx context.Context, r operation.Request, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	x := shownWholeBlock(of, found)
-	return reply.JSON(r, &x)
+	return reply.JSON(r, shownWholeBlock(of, found))
 }
 
 // blockInPath returns the block whose number or hash is in the path. The index finds blocks by number; the chain's node

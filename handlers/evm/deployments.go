@@ -48,6 +48,11 @@ type transfers struct {
 	ERC1155 []erc1155Transfer `json:"erc1155Transfers"`
 }
 
+// noTransfers returns lists without items, which JSON has as [].
+func noTransfers() transfers {
+	return transfers{[]erc20Transfer{}, []erc721Transfer{}, []erc1155Transfer{}}
+}
+
 // messageInfo appears under two names: the documented one and that of the generated clients.
 type messageInfo struct {
 	InterchainMessageID string `json:"interchainMessageId,omitempty"`
@@ -115,7 +120,7 @@ func (a *API) showDetails(ctx context.Context, r operation.Request, of *Chain, f
 	if err != nil {
 		return err
 	}
-	answer.ERC20, answer.ERC721, answer.ERC1155 = []erc20Transfer{}, []erc721Transfer{}, []erc1155Transfer{}
+	answer.transfers = noTransfers()
 	for i := range known {
 		d.sort(&known[i].Transfer, details[i], &answer.transfers)
 	}
@@ -218,10 +223,12 @@ func (a *API) listDeployments(ctx context.Context, r operation.Request, of *Chai
 	if err != nil {
 		return err
 	}
-	answer := pageOf("contracts", len(found.Deployments), func(i int, x *contract) { *x = d.contract(found.Deployments[i].Contract, &found.Deployments[i]) })
-	answer.missing = found.TracesMissing
-	answer.next = p.Token(found.Next)
-	return reply.JSON(r, answer)
+	return reply.JSON(r, page{
+		Next: p.Token(found.Next), Missing: (*blockSpan)(found.TracesMissing),
+		Contracts: listOf(len(found.Deployments), func(i int, x *contract) {
+			*x = d.contract(found.Deployments[i].Contract, &found.Deployments[i])
+		}),
+	})
 }
 
 func (a *API) listTokens(ctx context.Context, r operation.Request, of *Chain) error {
@@ -257,15 +264,11 @@ func (a *API) listTokens(ctx context.Context, r operation.Request, of *Chain) er
 	if err != nil {
 		return err
 	}
-	next := p.Token(found.Next)
+	answer := page{Next: p.Token(found.Next)}
 	if standard == chain.ERC1155 {
-		answer := pageOf("tokens", len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[i]) })
-		answer.next = next
-		return reply.JSON(r, answer)
+		answer.Tokens = listOf(len(tokens), func(i int, x *erc1155Token) { *x = d.erc1155(tokens[i], details[i]) })
+	} else {
+		answer.Tokens = listOf(len(tokens), func(i int, x *erc721Token) { *x = d.erc721(tokens[i], found.Tokens[i].Owner, details[i]) })
 	}
-	answer := pageOf("tokens", len(tokens), func(i int, x *erc721Token) {
-		*x = d.erc721(tokens[i], found.Tokens[i].Owner, details[i])
-	})
-	answer.next = next
 	return reply.JSON(r, answer)
 }

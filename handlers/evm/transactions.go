@@ -101,11 +101,9 @@ func (a *API) showTransactions(ctx context.Context, r operation.Request, of *Cha
 	if err != nil {
 		return err
 	}
-	answer := pageOf("transactions", len(found.Transactions), func(i int, x *nativeTransaction) {
+	return reply.JSON(r, page{Next: p.Token(found.Next), Transactions: listOf(len(found.Transactions), func(i int, x *nativeTransaction) {
 		a.transaction(d, &found.Transactions[i], x)
-	})
-	answer.next = p.Token(found.Next)
-	return reply.JSON(r, answer)
+	})})
 }
 
 // transaction sets all fields of x. It assigns them one by one to avoid a copy of a large struct.

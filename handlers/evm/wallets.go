@@ -96,13 +96,11 @@ func (a *API) listInternals(ctx context.Context, r operation.Request, of *Chain)
 	if err != nil {
 		return err
 	}
-	answer := pageOf("transactions", len(found.Internals), func(i int, x *listedInternal) {
+	list := listOf(len(found.Internals), func(i int, x *listedInternal) {
 		internal := &found.Internals[i]
 		*x = listedInternal{shownBlock(&internal.Block), internal.TxHash, d.internal(&internal.Frame)}
 	})
-	answer.missing = found.TracesMissing
-	answer.next = p.Token(found.Next)
-	return reply.JSON(r, answer)
+	return reply.JSON(r, page{Next: p.Token(found.Next), Missing: (*blockSpan)(found.TracesMissing), Transactions: list})
 }
 
 type erc1155Transfer struct {
@@ -152,12 +150,11 @@ func (a *API) listTransfers(ctx context.Context, r operation.Request, of *Chain)
 	if err != nil {
 		return err
 	}
-	answer := pageOf("transactions", len(found.Transfers), func(i int, x *listedTransfer) {
+	list := listOf(len(found.Transfers), func(i int, x *listedTransfer) {
 		t := &found.Transfers[i]
 		*x = listedTransfer{shownBlock(&t.Block), t.TxHash, d.erc1155Transfer(&t.Transfer, details[i])}
 	})
-	answer.next = p.Token(found.Next)
-	return reply.JSON(r, answer)
+	return reply.JSON(r, page{Next: p.Token(found.Next), Transactions: list})
 }
 
 type nativeBalance struct {
@@ -182,9 +179,9 @@ type balanceOf struct {
 }
 
 // native returns an amount of the chain's native token in the API's format.
-func (c *Chain) native(balance *uint256.Int) nativeBalance {
+func (c *Chain) native(balance *uint256.Int) *nativeBalance {
 	t := &c.NativeToken
-	return nativeBalance{Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(c.ChainID), Balance: balance.Dec()}
+	return &nativeBalance{Name: t.Name, Symbol: t.Symbol, Decimals: t.Decimals, LogoURI: t.LogoURI, ChainID: decimal(c.ChainID), Balance: balance.Dec()}
 }
 
 // balanceRoom is the number of cached native balances, about 150 bytes each.
@@ -202,26 +199,6 @@ func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Addres
 	}
 	a.balances.Set(key, *balance)
 	return balance, nil
-}
-
-// balancePage is a page of token balances with the native balance.
-type balancePage[T any, P interface {
-	*T
-	member
-}] struct {
-	next   string
-	native nativeBalance
-	// name is the name of the field with the items.
-	name string
-	items[T, P]
-}
-
-// AppendJSON implements reply.Appender.
-func (p *balancePage[T, P]) AppendJSON(b []byte) []byte {
-	b = appendNext(append(b, '{'), p.next)
-	b = appendValue(append(b, `"nativeTokenBalance":`...), p.native)
-	b = append(append(append(b, `,"`...), p.name...), `":`...)
-	return append(p.appendTo(b), '}')
 }
 
 // sealSize is the size of a sealed balance's seal, in bytes.
@@ -316,15 +293,15 @@ func (a *API) listBalances(ctx context.Context, r operation.Request, of *Chain) 
 		return err
 	}
 	shown := a.newDirectory(of)
-	answer := &balancePage[erc1155Balance, *erc1155Balance]{native: of.native(native), name: "erc1155TokenBalances"}
-	answer.items = items[erc1155Balance, *erc1155Balance]{len(tokens), func(i int, x *erc1155Balance) {
+	next := ""
+	if found.Next != nil {
+		next = p.Token(a.joinBalances(list, native, found.Next))
+	}
+	balances := listOf(len(tokens), func(i int, x *erc1155Balance) {
 		*x = erc1155Balance{
 			erc1155Token: shown.erc1155(tokens[i], details[i]),
 			ChainID:      number(of.ChainID), Balance: amount(found.Balances[i].Amount),
 		}
-	}}
-	if found.Next != nil {
-		answer.next = p.Token(a.joinBalances(list, native, found.Next))
-	}
-	return reply.JSON(r, answer)
+	})
+	return reply.JSON(r, page{Next: next, Native: of.native(native), ERC1155: balances})
 }

@@ -168,26 +168,12 @@ func BadToken(cause error) error {
 	}
 }
 
-// Appender is an answer that encodes itself as encoding/json would.
-type Appender interface {
-	// AppendJSON appends the answer to b.
-	AppendJSON(b []byte) []byte
-}
-
-// send sets the content length, since net/http otherwise sends chunks.
-func send(c echo.Context, content []byte) error {
-	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
-}
-
-// JSON sends an answer, by its own encoding if it is an Appender.
+// JSON sends an answer. It sets the content length, since net/http otherwise sends chunks.
 func JSON(c echo.Context, body any) error {
-	if own, ok := body.(Appender); ok {
-		return send(c, own.AppendJSON(nil))
-	}
 	content, err := json.Marshal(body)
 	if err != nil {
 		return apierr.Internal(err)
 	}
-	return send(c, content)
+	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(content)))
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, content)
 }
