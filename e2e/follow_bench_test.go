@@ -46,13 +46,19 @@ func grown(b *testing.B, ctx context.Context, blocks uint64) *localnet.Network {
 // cpu returns the processor time that the service has taken.
 func (s *service) cpu() time.Duration {
 	s.t.Helper()
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
-	require.NoError(s.t, err)
+	return cpuOf(s.t, s.process.Process.Pid)
+}
+
+// cpuOf returns the processor time that a process has taken.
+func cpuOf(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
 	fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
 	var ticks int
 	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second (proc(5))
 		n, err := strconv.Atoi(field)
-		require.NoError(s.t, err)
+		require.NoError(t, err)
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond
@@ -90,13 +96,7 @@ func median(of []float64) float64 {
 // node's HTTP API, one by one and as many at a time as it has.
 func BenchmarkPChain(b *testing.B) {
 	ctx, program := b.Context(), buildService(b)
-	blocks := uint64(benchmarkBlocks)
-	if text := os.Getenv("E2E_BLOCKS"); text != "" {
-		var err error
-		blocks, err = strconv.ParseUint(text, 10, 64)
-		require.NoError(b, err)
-	}
-	network := grown(b, ctx, blocks)
+	network := grown(b, ctx, uint64(wanted(b, "E2E_BLOCKS", benchmarkBlocks)))
 	node := network.Node(0).URL
 	client := platformvm.NewClient(node)
 	height, err := client.GetHeight(ctx)

@@ -10,6 +10,7 @@ require (
 	github.com/ava-labs/libevm v1.13.14-0.4.0.rc.2
 	github.com/prometheus/client_golang v1.23.0
 	github.com/stretchr/testify v1.11.1
+	golang.org/x/sync v0.21.0
 	google.golang.org/protobuf v1.36.11
 )
 
@@ -128,7 +129,6 @@ require (
 	golang.org/x/crypto v0.50.0 // indirect
 	golang.org/x/exp v0.0.0-20241215155358-4a5509556b9e // indirect
 	golang.org/x/net v0.53.0 // indirect
-	golang.org/x/sync v0.21.0 // indirect
 	golang.org/x/sys v0.43.0 // indirect
 	golang.org/x/term v0.42.0 // indirect
 	golang.org/x/text v0.39.0 // indirect
