@@ -11,11 +11,12 @@ VULNDB    ?= file://$(CACHE)/vulndb
 VULNCHECK  = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) -test
 
 SOAK      ?= 30m
+FUZZ      ?= 10m
 
 # The file descriptors of a process: simulated networks need several thousand.
 FILES      = ulimit -n "$$(ulimit -Hn)" 2>/dev/null || true
 
-.PHONY: help build deps test test-all lint vulndb bench bench-short soak clean notices release
+.PHONY: help build deps test test-all fuzz lint vulndb bench bench-short soak clean notices release
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -42,6 +43,13 @@ test-all: deps ## run every test, also the slow ones, with the race detector and
 	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- ./...) || status=1; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 25m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
+
+fuzz: ## give each parser hostile input for FUZZ, one after the other
+	@status=0; grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sort > $(CACHE)/fuzz; \
+	while IFS=: read -r file name; do \
+		echo "$$(dirname $$file) $${name#func }"; \
+		go test -run '^$$' -fuzz "^$${name#func }\$$" -fuzztime $(FUZZ) "$$(dirname $$file)" < /dev/null || status=1; \
+	done < $(CACHE)/fuzz; exit $$status
 
 lint: $(CACHE)/vulndb/index/db.json ## check formatting, run the linters, look for known vulnerabilities
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "run gofmt -w on these files" >&2; exit 1)
