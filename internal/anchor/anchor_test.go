@@ -99,6 +99,7 @@ type process struct {
 	log     *bytes.Buffer
 	slot    atomic.Uint64
 	near    atomic.Bool
+	stop    context.CancelFunc
 }
 
 func start(t *testing.T, shared store.Store, read anchor.Index, v *validators, signs bool) *process {
@@ -111,9 +112,11 @@ func start(t *testing.T, shared store.Store, read anchor.Index, v *validators, s
 		Near: p.near.Load, Slot: p.slot.Load, Log: slog.New(slog.NewTextHandler(p.log, nil)),
 	})
 	require.NoError(t, err)
-	go p.Watch(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	p.stop = stop
+	go p.Watch(ctx)
 	if signs {
-		go p.Sign(t.Context())
+		go p.Sign(ctx)
 	}
 	return p
 }
@@ -269,6 +272,7 @@ func TestWithdrawn(t *testing.T) {
 		p := start(t, r.store, r.index, v, true)
 		pass(2 * time.Second)
 		require.NotNil(t, p.Proof())
+		p.stop() // one process signs
 
 		forged := newRecorded(t, v, 2)
 		forged.grow(9, false, nil)
