@@ -20,7 +20,7 @@ import (
 // the second: a package imports packages of its own folder, and otherwise only those of a
 // lower floor.
 var floors = map[string]int{
-	"client": -1, "internal/cputime": -1, "internal/outbound": -1, "internal/retry": -1, "internal/suggest": -1, "internal/testenv": -1,
+	"client": -1, "internal/bounded": -1, "internal/cputime": -1, "internal/outbound": -1, "internal/retry": -1, "internal/suggest": -1, "internal/testenv": -1,
 	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
 	"p2p": 1, "validators": 1, "internal/peernode": 1,
 	"aggregator": 2, "internal/index": 2,

@@ -132,18 +132,8 @@ func New(o Options) (*Aggregator, error) {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits()
 	}
-	verified, err := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
-	if err != nil {
-		return nil, err
-	}
-	done, err := newFinished(orDefault(o.MessageCacheBytes, 32<<20))
-	if err != nil {
-		return nil, err
-	}
-	unseen, err := newUnseenMessages()
-	if err != nil {
-		return nil, err
-	}
+	verified := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
+	done := newFinished(orDefault(o.MessageCacheBytes, 32<<20))
 	m, err := newMetrics(o.Metrics, verified, done)
 	if err != nil {
 		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
@@ -160,7 +150,7 @@ func New(o Options) (*Aggregator, error) {
 		archive:   o.Archive,
 		observer:  o.Observer,
 		find:      o.Find,
-		unseen:    unseen,
+		unseen:    newUnseenMessages(),
 		runners:   make(map[roundKey]*runner),
 		admitted:  admission{bounds: o.Rounds, clients: make(map[string]int)},
 	}

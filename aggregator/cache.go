@@ -1,11 +1,10 @@
 package aggregator
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/validators"
@@ -36,18 +35,14 @@ const messageCost = 4160
 // signatures caches signatures that were verified one by one. It is bounded in bytes and
 // safe for concurrent use.
 type signatures struct {
-	cache        *otter.Cache[signatureID, [bls.SignatureLen]byte]
+	cache        *bounded.Cache[signatureID, [bls.SignatureLen]byte]
 	hits, misses atomic.Uint64
 }
 
-func newSignatures(maxBytes uint64) (*signatures, error) {
-	cache, err := otter.New(&otter.Options[signatureID, [bls.SignatureLen]byte]{
-		MaximumSize: int(max(maxBytes/signatureCost, 1)),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the signature cache: %w", err)
-	}
-	return &signatures{cache: cache}, nil
+func newSignatures(maxBytes uint64) *signatures {
+	return &signatures{cache: bounded.New(bounded.Options[signatureID, [bls.SignatureLen]byte]{
+		Entries: int(max(maxBytes/signatureCost, 1)),
+	})}
 }
 
 func keyOf(v *validators.Warp) (key publicKey) {
@@ -56,7 +51,7 @@ func keyOf(v *validators.Warp) (key publicKey) {
 }
 
 func (s *signatures) get(message ids.ID, v *validators.Warp) ([bls.SignatureLen]byte, bool) {
-	signature, ok := s.cache.GetIfPresent(signatureID{message, keyOf(v)})
+	signature, ok := s.cache.Get(signatureID{message, keyOf(v)})
 	count(ok, &s.hits, &s.misses)
 	return signature, ok
 }
@@ -66,7 +61,7 @@ func (s *signatures) put(message ids.ID, key publicKey, signature [bls.Signature
 }
 
 // bytes is what the cache is counted to hold.
-func (s *signatures) bytes() float64 { return signatureCost * float64(s.cache.EstimatedSize()) }
+func (s *signatures) bytes() float64 { return signatureCost * float64(s.cache.Len()) }
 
 // finishedID names a finished message: what was signed, by which set, and the
 // weights that were asked for.
@@ -78,21 +73,17 @@ type finishedID struct {
 // finished caches verified signed messages. It is bounded in bytes and safe for concurrent
 // use.
 type finished struct {
-	cache        *otter.Cache[finishedID, *Result]
+	cache        *bounded.Cache[finishedID, *Result]
 	hits, misses atomic.Uint64
 }
 
-func newFinished(maxBytes uint64) (*finished, error) {
-	cache, err := otter.New(&otter.Options[finishedID, *Result]{
-		MaximumWeight: max(maxBytes, messageCost),
-		Weigher: func(_ finishedID, r *Result) uint32 {
+func newFinished(maxBytes uint64) *finished {
+	return &finished{cache: bounded.New(bounded.Options[finishedID, *Result]{
+		Weight: max(maxBytes, messageCost),
+		Weigh: func(_ finishedID, r *Result) uint32 {
 			return uint32(messageCost + 2*len(r.Message.Bytes()))
 		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the message cache: %w", err)
-	}
-	return &finished{cache: cache}, nil
+	})}
 }
 
 // shortLife is how long a message without its buffer is cached: after that, more
@@ -107,7 +98,7 @@ func (f *finished) get(id finishedID) (*Result, bool) {
 
 // look is get without counting the lookup.
 func (f *finished) look(id finishedID) (*Result, bool) {
-	r, ok := f.cache.GetIfPresent(id)
+	r, ok := f.cache.Get(id)
 	return r, ok && (r.Weight >= id.want || time.Since(r.made) < shortLife)
 }
 
@@ -122,4 +113,4 @@ func count(hit bool, hits, misses *atomic.Uint64) {
 }
 
 // bytes is what the cache is counted to hold.
-func (f *finished) bytes() float64 { return float64(f.cache.WeightedSize()) }
+func (f *finished) bytes() float64 { return float64(f.cache.Weight()) }

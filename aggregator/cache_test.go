@@ -29,21 +29,19 @@ func heap() uint64 {
 func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 	const bound = 16 << 20
 	before := heap()
-	s, err := newSignatures(bound)
-	require.NoError(t, err)
+	s := newSignatures(bound)
 	v := &validators.Warp{PublicKeyBytes: make([]byte, 96)}
 	for i := range uint64(200_000) {
 		var id ids.ID
 		binary.BigEndian.PutUint64(id[:], i)
 		s.put(id, keyOf(v), [96]byte{})
 	}
-	s.cache.CleanUp()
+	s.cache.Trim()
 	require.Less(t, heap()-before, uint64(bound*11/10), "signatures")
 	runtime.KeepAlive(s)
 
 	before = heap()
-	f, err := newFinished(bound)
-	require.NoError(t, err)
+	f := newFinished(bound)
 	for i := range uint64(50_000) {
 		content := make([]byte, 200)
 		binary.BigEndian.PutUint64(content, i)
@@ -57,7 +55,7 @@ func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 		}
 		f.cache.Set(finishedID{message: unsigned.ID()}, &Result{Message: signed, Account: account})
 	}
-	f.cache.CleanUp()
+	f.cache.Trim()
 	require.Less(t, heap()-before, uint64(bound*11/10), "messages")
 	runtime.KeepAlive(f)
 
@@ -80,10 +78,10 @@ func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 		}
 		waiters.Wait()
 		settle()
-		a.verified.cache.CleanUp()
-		a.finished.cache.CleanUp()
-		require.LessOrEqual(t, a.verified.cache.EstimatedSize(), signatureBytes/signatureCost)
-		require.LessOrEqual(t, a.finished.cache.WeightedSize(), uint64(messageBytes))
+		a.verified.cache.Trim()
+		a.finished.cache.Trim()
+		require.LessOrEqual(t, a.verified.cache.Len(), signatureBytes/signatureCost)
+		require.LessOrEqual(t, a.finished.cache.Weight(), uint64(messageBytes))
 		require.Empty(t, a.runners)
 		require.Empty(t, n.onConnect, "a round still listens for connections")
 		require.Empty(t, a.verifier.jobs)

@@ -2,12 +2,11 @@ package aggregator
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 )
 
 // A message that validators have not seen was never sent, or its block is not accepted yet.
@@ -178,7 +177,7 @@ const (
 // unseenMessages remembers for a short time which messages validators have not seen. It is
 // safe for concurrent use.
 type unseenMessages struct {
-	failures *otter.Cache[unseenKey, unseenFailure]
+	failures *bounded.Cache[unseenKey, unseenFailure]
 }
 
 type unseenKey struct {
@@ -191,12 +190,8 @@ type unseenFailure struct {
 	until  time.Time
 }
 
-func newUnseenMessages() (*unseenMessages, error) {
-	failures, err := otter.New(&otter.Options[unseenKey, unseenFailure]{MaximumSize: maxUnseen})
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of unseen messages: %w", err)
-	}
-	return &unseenMessages{failures}, nil
+func newUnseenMessages() *unseenMessages {
+	return &unseenMessages{bounded.New(bounded.Options[unseenKey, unseenFailure]{Entries: maxUnseen})}
 }
 
 func (u *unseenMessages) put(round roundKey, need uint64, failed *Error) {
@@ -208,7 +203,7 @@ func (u *unseenMessages) put(round roundKey, need uint64, failed *Error) {
 
 // get returns the failure of a request that ended a moment ago, or nil.
 func (u *unseenMessages) get(round roundKey, need uint64) *Error {
-	f, ok := u.failures.GetIfPresent(unseenKey{round, need})
+	f, ok := u.failures.Get(unseenKey{round, need})
 	left := time.Until(f.until)
 	if !ok || left <= 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 
 	"quorate/internal/node"
 )
@@ -26,7 +26,7 @@ type cache[K comparable, V any] struct {
 
 	// answers and refusals hold at most cacheSize each, so that a flood of unknown keys does
 	// not displace answers.
-	answers, refusals *otter.Cache[K, cachedAnswer[V]]
+	answers, refusals *bounded.Cache[K, cachedAnswer[V]]
 
 	mu     sync.Mutex
 	asking map[K]*query[V] // guarded by mu
@@ -49,8 +49,8 @@ type query[V any] struct {
 }
 
 func newCache[K comparable, V any](timeout time.Duration, keep func(V, error) time.Duration, ask func(context.Context, K) (V, error)) *cache[K, V] {
-	newMap := func() *otter.Cache[K, cachedAnswer[V]] {
-		return otter.Must(&otter.Options[K, cachedAnswer[V]]{MaximumSize: cacheSize})
+	newMap := func() *bounded.Cache[K, cachedAnswer[V]] {
+		return bounded.New(bounded.Options[K, cachedAnswer[V]]{Entries: cacheSize})
 	}
 	return &cache[K, V]{ask: ask, keep: keep, timeout: timeout, answers: newMap(), refusals: newMap(), asking: make(map[K]*query[V])}
 }
@@ -81,8 +81,8 @@ func (m *cache[K, V]) get(ctx context.Context, key K) (V, error) {
 
 // cached returns the cached answer to key, which may be a refusal.
 func (m *cache[K, V]) cached(key K) (cachedAnswer[V], bool) {
-	for _, known := range []*otter.Cache[K, cachedAnswer[V]]{m.answers, m.refusals} {
-		if a, ok := known.GetIfPresent(key); ok && time.Now().Before(a.until) {
+	for _, known := range []*bounded.Cache[K, cachedAnswer[V]]{m.answers, m.refusals} {
+		if a, ok := known.Get(key); ok && time.Now().Before(a.until) {
 			return a, true
 		}
 	}
@@ -170,8 +170,8 @@ func (m *cache[K, V]) run(ctx context.Context, key K, q *query[V], leave func())
 
 // store replaces what is cached for key.
 func (m *cache[K, V]) store(key K, a cachedAnswer[V], keep time.Duration) {
-	m.answers.Invalidate(key)
-	m.refusals.Invalidate(key)
+	m.answers.Delete(key)
+	m.refusals.Delete(key)
 	switch {
 	case keep <= 0:
 	case a.err != nil:
@@ -182,7 +182,7 @@ func (m *cache[K, V]) store(key K, a cachedAnswer[V], keep time.Duration) {
 }
 
 // forgetRefusals drops all cached errors.
-func (m *cache[K, V]) forgetRefusals() { m.refusals.InvalidateAll() }
+func (m *cache[K, V]) forgetRefusals() { m.refusals.Clear() }
 
 // forget drops everything that is cached. Who waits for an answer gets one to a later query.
 func (m *cache[K, V]) forget() {
@@ -192,6 +192,6 @@ func (m *cache[K, V]) forget() {
 		q.stale = true
 	}
 	clear(m.asking)
-	m.answers.InvalidateAll()
-	m.refusals.InvalidateAll()
+	m.answers.Clear()
+	m.refusals.Clear()
 }

@@ -49,7 +49,7 @@ func TestQuestionEndsWithItsLastCaller(t *testing.T) {
 		require.Equal(t, int64(1), started.Load())
 		require.Equal(t, int64(1), ended.Load())
 		require.Empty(t, m.asking)
-		require.Zero(t, m.answers.EstimatedSize()+m.refusals.EstimatedSize(), "a cancellation is no answer")
+		require.Zero(t, m.answers.Len()+m.refusals.Len(), "a cancellation is no answer")
 
 		got, err := m.get(t.Context(), 7)
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestAnswersAreForgotten(t *testing.T) {
 			_, _ = m.get(t.Context(), 0)
 		}
 		require.Equal(t, 2, asked)
-		require.Zero(t, m.answers.EstimatedSize(), "an answer that is not cached takes no memory")
+		require.Zero(t, m.answers.Len(), "an answer that is not cached takes no memory")
 		for range 2 {
 			_, _ = m.get(t.Context(), 5)
 		}
@@ -131,10 +131,10 @@ func TestRefusalsDisplaceNoAnswers(t *testing.T) {
 	for k := range cacheSize + 100 {
 		_, _ = m.get(t.Context(), k)
 	}
-	m.refusals.CleanUp()
-	require.LessOrEqual(t, m.refusals.EstimatedSize(), cacheSize)
+	m.refusals.Trim()
+	require.LessOrEqual(t, m.refusals.Len(), cacheSize)
 	for k := range 10 {
-		_, ok := m.answers.GetIfPresent(k)
+		_, ok := m.answers.Get(k)
 		require.True(t, ok, "a flood of unknown keys must not displace the answer to %d", k)
 	}
 }

@@ -111,9 +111,9 @@ func TestFullCacheKeepsTheNewestSets(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, asked, c.setCalls.Load(), "the newest set was turned away")
 	}
-	r.sets.CleanUp()
-	require.LessOrEqual(t, r.sets.WeightedSize(), uint64(room))
-	require.Zero(t, r.fetches.answers.EstimatedSize())
+	r.sets.Trim()
+	require.LessOrEqual(t, r.sets.Weight(), uint64(room))
+	require.Zero(t, r.fetches.answers.Len())
 }
 
 func TestUnknownSubnetIsCachedBriefly(t *testing.T) {

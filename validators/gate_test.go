@@ -235,6 +235,6 @@ func TestAttackUnknownKeys(t *testing.T) {
 		_, err := r.SubnetOf(t.Context(), ids.ID{1, byte(i), byte(i >> 8), byte(i >> 16)})
 		require.ErrorIs(t, err, ErrUnknownBlockchain, fmt.Sprint(i))
 	}
-	r.subnetOf.refusals.CleanUp()
-	require.LessOrEqual(t, r.subnetOf.refusals.EstimatedSize(), cacheSize)
+	r.subnetOf.refusals.Trim()
+	require.LessOrEqual(t, r.subnetOf.refusals.Len(), cacheSize)
 }

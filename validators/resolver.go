@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -102,7 +102,7 @@ type Resolver struct {
 	log   *slog.Logger
 	onSet func(uint64, map[ids.ID]*Set)
 	keys  keyring
-	sets  *otter.Cache[setID, *Set]
+	sets  *bounded.Cache[setID, *Set]
 
 	maxAge uint64        // see Options.MaxHeightAge
 	origin func() uint64 // see Options.Source
@@ -143,9 +143,9 @@ func NewResolver(chain PChain, o Options) *Resolver {
 	if most == 0 {
 		most = defaultValidators
 	}
-	r.sets = otter.Must(&otter.Options[setID, *Set]{
-		MaximumWeight: most,
-		Weigher:       func(_ setID, s *Set) uint32 { return uint32(len(s.Validators)) + setCost },
+	r.sets = bounded.New(bounded.Options[setID, *Set]{
+		Weight: most,
+		Weigh:  func(_ setID, s *Set) uint32 { return uint32(len(s.Validators)) + setCost },
 	})
 	r.newCaches(chain, o.Enter)
 	return r
@@ -294,7 +294,7 @@ func (r *Resolver) cached(id setID) (*Set, bool) {
 	if s, ok := latest[id.subnet]; ok && id.height == height {
 		return s, true
 	}
-	return r.sets.GetIfPresent(id)
+	return r.sets.Get(id)
 }
 
 // ProposedHeight returns the newest proposed height whose sets are cached. It returns false

@@ -16,7 +16,7 @@ func (r *Resolver) refresh() (source uint64) {
 	r.source, r.latest = source, nil
 	r.height, r.reported = 0, 0
 	r.seenAt, r.reportedAt = time.Time{}, time.Time{}
-	r.sets.InvalidateAll()
+	r.sets.Clear()
 	r.fetches.forget()
 	r.proposed.forget()
 	r.tip.forget()

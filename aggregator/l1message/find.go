@@ -42,7 +42,7 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 			return &transaction{id: txID, event: recorded.Event}, nil
 		}
 	}
-	if until, ok := d.unknown.GetIfPresent(txID); ok && time.Now().Before(until) {
+	if until, ok := d.unknown.Get(txID); ok && time.Now().Before(until) {
 		return nil, unknown(txID)
 	}
 	answer, err := d.node.TxStatus(ctx, txID)

@@ -10,7 +10,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -92,7 +93,7 @@ type Deriver struct {
 	searchBlocks uint64
 	searching    chan struct{} // holds an element during a search
 
-	unknown *otter.Cache[ids.ID, time.Time] // transactions that the node did not know, and until when that holds
+	unknown *bounded.Cache[ids.ID, time.Time] // transactions that the node did not know, and until when that holds
 }
 
 const (
@@ -113,7 +114,7 @@ func New(o Options) *Deriver {
 		log:          o.Log,
 		searchBlocks: o.SearchBlocks,
 		searching:    make(chan struct{}, 1),
-		unknown:      otter.Must(&otter.Options[ids.ID, time.Time]{MaximumSize: maxUnknown}),
+		unknown:      bounded.New(bounded.Options[ids.ID, time.Time]{Entries: maxUnknown}),
 	}
 	if d.searchBlocks == 0 {
 		d.searchBlocks = DefaultSearchBlocks

@@ -5,8 +5,9 @@ import (
 	"context"
 	"fmt"
 
+	"quorate/internal/bounded"
+
 	"github.com/ava-labs/libevm/common"
-	"github.com/maypok86/otter/v2"
 
 	"quorate/handlers/evm/tokenlist"
 	chain "quorate/internal/chain/evm"
@@ -19,7 +20,7 @@ type directory struct {
 	lists     *tokenlist.Lists
 	contracts map[common.Address]*evm.Contract
 	parties   map[common.Address]*addressParty // addresses with more fields than the address
-	plain     *otter.Cache[common.Address, *addressParty]
+	plain     *bounded.Cache[common.Address, *addressParty]
 	unlisted  tokenlist.Token // empty
 }
 
@@ -35,7 +36,7 @@ func (d *directory) spelt(at common.Address) string { return d.alone(at).Address
 
 // alone returns a party with only an address. The result is shared.
 func (d *directory) alone(at common.Address) *addressParty {
-	p, ok := d.plain.GetIfPresent(at)
+	p, ok := d.plain.Get(at)
 	if !ok {
 		p = &addressParty{Address: at.Hex()}
 		d.plain.Set(at, p)

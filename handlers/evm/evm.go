@@ -23,9 +23,10 @@ import (
 	"regexp"
 	"time"
 
+	"quorate/internal/bounded"
+
 	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
-	"github.com/maypok86/otter/v2"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
@@ -78,8 +79,8 @@ type API struct {
 	// webhooks is Options.Webhooks.
 	webhooks bool
 
-	plain    *otter.Cache[common.Address, *addressParty] // addresses without further fields
-	balances *otter.Cache[balanceOf, uint256.Int]
+	plain    *bounded.Cache[common.Address, *addressParty] // addresses without further fields
+	balances *bounded.Cache[balanceOf, uint256.Int]
 }
 
 // New returns an API.
@@ -96,8 +97,8 @@ func New(o Options) *API {
 
 		webhooks: o.Webhooks,
 
-		plain:    otter.Must(&otter.Options[common.Address, *addressParty]{MaximumSize: plainRoom}),
-		balances: otter.Must(&otter.Options[balanceOf, uint256.Int]{MaximumSize: balanceRoom}),
+		plain:    bounded.New(bounded.Options[common.Address, *addressParty]{Entries: plainRoom}),
+		balances: bounded.New(bounded.Options[balanceOf, uint256.Int]{Entries: balanceRoom}),
 	}
 	if a.methods == nil {
 		a.methods = methods.New()

@@ -190,7 +190,7 @@ const balanceRoom = 1 << 13
 // nativeBalance returns the native balance of a wallet after a block, from the cache or the chain's node.
 func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Address, after *evm.BlockRef) (*uint256.Int, error) {
 	key := balanceOf{wallet, after.Hash}
-	if balance, ok := a.balances.GetIfPresent(key); ok {
+	if balance, ok := a.balances.Get(key); ok {
 		return &balance, nil
 	}
 	balance, err := of.Node.NativeBalance(ctx, wallet, after.Number)

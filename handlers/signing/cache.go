@@ -3,9 +3,8 @@ package signing
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
@@ -23,7 +22,7 @@ const (
 // requests. The signer is still called each time, and the reply is used only if the signer returns the message that
 // the reply was encoded from. The cache contains only requests that were signed. It is safe for concurrent use.
 type requestCache struct {
-	entries *otter.Cache[requestKey, *cachedRequest]
+	entries *bounded.Cache[requestKey, *cachedRequest]
 }
 
 // requestKey is the hash of a request's body and its form.
@@ -39,23 +38,19 @@ type cachedRequest struct {
 	reply   []byte
 }
 
-func newRequestCache() (*requestCache, error) {
-	entries, err := otter.New(&otter.Options[requestKey, *cachedRequest]{
-		MaximumWeight: cacheBytes,
-		Weigher: func(_ requestKey, r *cachedRequest) uint32 {
+func newRequestCache() *requestCache {
+	return &requestCache{bounded.New(bounded.Options[requestKey, *cachedRequest]{
+		Weight: cacheBytes,
+		Weigh: func(_ requestKey, r *cachedRequest) uint32 {
 			return uint32(entryBytes + 2*len(r.req.Message.Bytes()) + len(r.req.Justification) + len(r.reply))
 		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of requests: %w", err)
-	}
-	return &requestCache{entries}, nil
+	})}
 }
 
 // decode returns the cached request of a body, or decodes it.
 func (c *requestCache) decode(body []byte, f form) (requestKey, *cachedRequest, error) {
 	key := requestKey{body: sha256.Sum256(body), peer: f.peer}
-	if known, ok := c.entries.GetIfPresent(key); ok {
+	if known, ok := c.entries.Get(key); ok {
 		return key, known, nil
 	}
 	req, err := decode(body, f)

@@ -89,10 +89,6 @@ type API struct {
 // New returns an API. timeout limits one aggregation. guard knows the clients and charges batches to them; nil charges
 // nothing. streams serves the streams of signed messages.
 func New(all networks.Directory[Network], timeout time.Duration, guard *access.Guard, streams *stream.Streams) (*API, error) {
-	known, err := newRequestCache()
-	if err != nil {
-		return nil, err
-	}
 	owner := make(map[uint32]string)
 	for _, name := range all.Names() {
 		n, err := all.Get(name)
@@ -107,7 +103,7 @@ func New(all networks.Directory[Network], timeout time.Duration, guard *access.G
 		owner[n.NetworkID] = name
 	}
 	return &API{
-		cache:    known,
+		cache:    newRequestCache(),
 		networks: all,
 		timeout:  timeout,
 		guard:    guard,

@@ -57,9 +57,7 @@ func New(o chain.Options, assets Assets, aliases map[string]ids.ID) (*Service, e
 	for alias, id := range aliases {
 		s.names[id] = alias
 	}
-	if s.chain, err = chain.New(o); err != nil {
-		return nil, err
-	}
+	s.chain = chain.New(o)
 	content.context = s.chain.Context
 	return s, nil
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/database"
@@ -82,7 +82,7 @@ type Chain struct {
 	Context    *snow.Context
 	containers container.Chain
 	lookup     *lookup.Chain
-	ready      *otter.Cache[cacheKey, answer]
+	ready      *bounded.Cache[cacheKey, answer]
 }
 
 // cacheKey identifies an answer: a block by height, or a transaction by ID.
@@ -100,7 +100,7 @@ type answer struct {
 }
 
 // New returns a Chain.
-func New(o Options) (*Chain, error) {
+func New(o Options) *Chain {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 32 << 20
 	}
@@ -114,15 +114,11 @@ func New(o Options) (*Chain, error) {
 		lookup:     lookup.New(o.Store, o.NetworkID, o.Name),
 	}
 	c.Addresses = avax.NewAddressManager(c.Context)
-	var err error
-	c.ready, err = otter.New(&otter.Options[cacheKey, answer]{
-		MaximumWeight: o.CacheBytes,
-		Weigher:       func(_ cacheKey, a answer) uint32 { return uint32(len(a.json)) + 160 },
+	c.ready = bounded.New(bounded.Options[cacheKey, answer]{
+		Weight: o.CacheBytes,
+		Weigh:  func(_ cacheKey, a answer) uint32 { return uint32(len(a.json)) + 160 },
 	})
-	if err != nil {
-		return nil, fmt.Errorf("making room for answers: %w", err)
-	}
-	return c, nil
+	return c
 }
 
 // Failed logs that the index cannot be read and returns the error that forwards the call to upstream nodes.
@@ -199,7 +195,7 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 // block returns the answer about the block at an indexed height.
 func (c *Chain) block(ctx context.Context, height uint64, encoding formatting.Encoding) (answer, error) {
 	key := cacheKey{height: height, encoding: encoding}
-	if a, ok := c.ready.GetIfPresent(key); ok {
+	if a, ok := c.ready.Get(key); ok {
 		return a, nil
 	}
 	inner, err := c.inner(ctx, height)
@@ -253,7 +249,7 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 // Tx answers getTx. The error is database.ErrNotFound if the transaction is not indexed.
 func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
 	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
-	if a, ok := c.ready.GetIfPresent(key); ok {
+	if a, ok := c.ready.Get(key); ok {
 		reply.JSON = a.json
 		return nil
 	}

@@ -163,11 +163,10 @@ func (w *world) serve(t testing.TB) {
 	}
 	p, x := options(index.PChain, constants.PlatformChainID), options(index.XChain, w.genesis.XChainID)
 	p.Genesis, x.Genesis, x.Before = w.genesis.PTxs, w.genesis.XTxs, w.chains.XChainBefore
-	about, err := platform.New(platform.Options{
+	about := platform.New(platform.Options{
 		Chain: p, AVAXAssetID: w.genesis.AVAXAssetID, Subnets: w.chains.Subnets, Upstream: w.upstream, Path: "/ext/bc/P",
 		Follows: func(id ids.ID) bool { return id == w.genesis.XChainID || id == w.genesis.CChainID },
 	})
-	require.NoError(t, err)
 	assets, err := asset.New(x, w.chains.Ledger, w.genesis.Aliases)
 	require.NoError(t, err)
 	mux := http.NewServeMux()

@@ -10,7 +10,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
+
 	"golang.org/x/sync/singleflight"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -24,7 +25,7 @@ type current struct {
 	path     string
 	// height changes with every block; it does not block.
 	height  func() uint64
-	answers *otter.Cache[string, *answer]
+	answers *bounded.Cache[string, *answer]
 	asking  singleflight.Group
 	log     *slog.Logger
 }
@@ -49,15 +50,14 @@ const (
 	questionNodes = 64
 )
 
-func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *slog.Logger) (*current, error) {
-	answers, err := otter.New(&otter.Options[string, *answer]{
-		MaximumWeight: currentBytes,
-		Weigher:       func(k string, a *answer) uint32 { return uint32(len(k)+len(a.result)) + 256 },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making room for answers of nodes: %w", err)
+func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *slog.Logger) *current {
+	return &current{
+		upstream: upstream, path: path, height: height, log: log,
+		answers: bounded.New(bounded.Options[string, *answer]{
+			Weight: currentBytes,
+			Weigh:  func(k string, a *answer) uint32 { return uint32(len(k)+len(a.result)) + 256 },
+		}),
 	}
-	return &current{upstream: upstream, path: path, height: height, answers: answers, log: log}, nil
 }
 
 // fresh reports whether a may still be returned.
@@ -84,7 +84,7 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		about = append(about, nodeIDs[i][:]...)
 	}
 	question := string(about)
-	if a, ok := c.answers.GetIfPresent(question); ok && c.fresh(a) {
+	if a, ok := c.answers.Get(question); ok && c.fresh(a) {
 		return a, a.err
 	}
 	params, err := json.Marshal(args)

@@ -66,17 +66,13 @@ type Service struct {
 }
 
 // New returns a Service.
-func New(o Options) (*Service, error) {
+func New(o Options) *Service {
 	content := new(content)
 	o.Chain.Content = content
-	s := &Service{options: o}
-	var err error
-	if s.chain, err = chain.New(o.Chain); err != nil {
-		return nil, err
-	}
+	s := &Service{options: o, chain: chain.New(o.Chain)}
 	content.context = s.chain.Context
-	s.current, err = newCurrent(o.Upstream, o.Path, func() uint64 { return s.chain.Status().Next }, s.chain.Log)
-	return s, err
+	s.current = newCurrent(o.Upstream, o.Path, func() uint64 { return s.chain.Status().Next }, s.chain.Log)
+	return s
 }
 
 // GetHeight is platform.getHeight.

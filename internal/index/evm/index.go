@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"quorate/internal/bounded"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
-	"github.com/maypok86/otter/v2"
 
 	"quorate/internal/chain/evm"
 	"quorate/internal/store"
@@ -40,7 +41,7 @@ type Index struct {
 	chainID   ids.ID
 	chain     chainKey
 	contracts Contracts
-	known     *otter.Cache[common.Address, knowledge]
+	known     *bounded.Cache[common.Address, knowledge]
 }
 
 // New returns an Index of a chain, whose index may be empty.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"quorate/internal/bounded"
+
 	"github.com/ava-labs/libevm/common"
-	"github.com/maypok86/otter/v2"
 
 	"quorate/internal/store"
 )
@@ -21,8 +22,8 @@ type knowledge struct {
 // knownRoom is the number of cached addresses, about 100 bytes each.
 const knownRoom = 1 << 15
 
-func newKnown(room int) *otter.Cache[common.Address, knowledge] {
-	return otter.Must(&otter.Options[common.Address, knowledge]{MaximumSize: max(room, 1)})
+func newKnown(room int) *bounded.Cache[common.Address, knowledge] {
+	return bounded.New(bounded.Options[common.Address, knowledge]{Entries: max(room, 1)})
 }
 
 // Known reports for each address whether it is known as a contract: a transaction created it, or it emitted token
@@ -36,7 +37,7 @@ func (r *Index) Known(ctx context.Context, addresses []common.Address) ([]bool, 
 	known := make([]bool, len(addresses))
 	var asked []int
 	for i := range addresses {
-		k, ok := r.known.GetIfPresent(addresses[i])
+		k, ok := r.known.Get(addresses[i])
 		known[i] = ok && k.contract
 		if !ok || !k.contract && k.after != s.head.tip.Hash {
 			asked = append(asked, i)

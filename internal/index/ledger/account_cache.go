@@ -3,7 +3,7 @@ package ledger
 import (
 	"slices"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 
 	"github.com/ava-labs/avalanchego/ids"
 )
@@ -18,7 +18,7 @@ const (
 // accountCache holds the accounts of addresses. It lets a query read the rows of known accounts and search for new
 // accounts in one exchange with a remote store. It is safe for concurrent use.
 type accountCache struct {
-	accounts *otter.Cache[cacheKey, []owned]
+	accounts *bounded.Cache[cacheKey, []owned]
 }
 
 type cacheKey struct {
@@ -27,9 +27,9 @@ type cacheKey struct {
 }
 
 func newAccountCache() accountCache {
-	return accountCache{otter.Must(&otter.Options[cacheKey, []owned]{
-		MaximumWeight: cachedTotal,
-		Weigher:       func(_ cacheKey, all []owned) uint32 { return uint32(len(all)) },
+	return accountCache{bounded.New(bounded.Options[cacheKey, []owned]{
+		Weight: cachedTotal,
+		Weigh:  func(_ cacheKey, all []owned) uint32 { return uint32(len(all)) },
 	})}
 }
 
@@ -38,7 +38,7 @@ func (s *accountCache) of(chainID ids.ID, addresses []ids.ShortID) []owned {
 	if len(addresses) != 1 {
 		return nil
 	}
-	all, _ := s.accounts.GetIfPresent(cacheKey{chainID, addresses[0]})
+	all, _ := s.accounts.Get(cacheKey{chainID, addresses[0]})
 	return all
 }
 
@@ -48,7 +48,7 @@ func (s *accountCache) note(chainID ids.ID, addresses []ids.ShortID, all []owned
 		return
 	}
 	at := cacheKey{chainID, addresses[0]}
-	if cached, _ := s.accounts.GetIfPresent(at); !sameAccounts(cached, all) {
+	if cached, _ := s.accounts.Get(at); !sameAccounts(cached, all) {
 		s.accounts.Set(at, slices.Clone(all))
 	}
 }

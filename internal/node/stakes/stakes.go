@@ -12,7 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
+
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
@@ -64,21 +65,17 @@ type Cache struct {
 	node Node
 	// height returns the height of the P-Chain. It does not block.
 	height  func() uint64
-	answers *otter.Cache[Validator, *nodeReply]
+	answers *bounded.Cache[Validator, *nodeReply]
 	asking  singleflight.Group
 }
 
 // New returns a cache of n's replies. A reply is valid while the P-Chain's height stays the
 // same.
-func New(n Node, height func() uint64) (*Cache, error) {
-	answers, err := otter.New(&otter.Options[Validator, *nodeReply]{
-		MaximumWeight: maxBytes,
-		Weigher:       func(_ Validator, a *nodeReply) uint32 { return uint32(validatorBytes + stakeBytes*len(a.rewards)) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("creating the reward cache: %w", err)
-	}
-	return &Cache{node: n, height: height, answers: answers}, nil
+func New(n Node, height func() uint64) *Cache {
+	return &Cache{node: n, height: height, answers: bounded.New(bounded.Options[Validator, *nodeReply]{
+		Weight: maxBytes,
+		Weigh:  func(_ Validator, a *nodeReply) uint32 { return uint32(validatorBytes + stakeBytes*len(a.rewards)) },
+	})}
 }
 
 // Potential returns the potential rewards of the stakes with the given transactions, in
@@ -119,7 +116,7 @@ func (c *Cache) Potential(ctx context.Context, of map[ids.ID]Validator) (map[ids
 
 // of returns the cached reply about a validator, or a new one.
 func (c *Cache) of(ctx context.Context, v Validator, wanted []ids.ID) *nodeReply {
-	before, _ := c.answers.GetIfPresent(v)
+	before, _ := c.answers.Get(v)
 	if before != nil && c.good(before, wanted) {
 		return before
 	}

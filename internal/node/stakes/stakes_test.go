@@ -49,8 +49,7 @@ func TestRewardsAreRemembered(t *testing.T) {
 			other: {{TxID: ids.ID{3}, PotentialReward: 30}},
 		}}
 		height := uint64(5)
-		c, err := New(f, func() uint64 { return height })
-		require.NoError(t, err)
+		c := New(f, func() uint64 { return height })
 		ask := func(calls int, of ...map[ids.ID]Validator) map[ids.ID]uint64 {
 			t.Helper()
 			f.calls = 0
@@ -86,7 +85,7 @@ func TestRewardsAreRemembered(t *testing.T) {
 			require.Equal(t, want, got, "what was known before")
 		}
 		f.calls, f.err = 0, nil
-		_, err = c.Potential(t.Context(), all)
+		_, err := c.Potential(t.Context(), all)
 		require.ErrorIs(t, err, errAway, "it is left in peace for a moment")
 		require.Zero(t, f.calls)
 		time.Sleep(failedFor)
@@ -97,8 +96,7 @@ func TestRewardsAreRemembered(t *testing.T) {
 func TestOneDeadlineForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: time.Hour}
-		c, err := New(f, func() uint64 { return 1 })
-		require.NoError(t, err)
+		c := New(f, func() uint64 { return 1 })
 		of := make(map[ids.ID]Validator)
 		for i := range byte(100) {
 			of[ids.ID{i}] = Validator{NodeID: ids.NodeID{i}}
@@ -116,8 +114,7 @@ func TestOneDeadlineForAll(t *testing.T) {
 func TestNodeBehindTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{stakes: map[Validator][]node.CurrentStake{}}
-		c, err := New(f, func() uint64 { return 1 })
-		require.NoError(t, err)
+		c := New(f, func() uint64 { return 1 })
 		ask := func() map[ids.ID]uint64 {
 			got, err := c.Potential(t.Context(), map[ids.ID]Validator{{1}: one})
 			require.NoError(t, err)
@@ -138,8 +135,7 @@ func TestNodeBehindTheRecord(t *testing.T) {
 func TestManyAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: time.Second, stakes: map[Validator][]node.CurrentStake{one: {{TxID: ids.ID{1}, PotentialReward: 10}}}}
-		c, err := New(f, func() uint64 { return 1 })
-		require.NoError(t, err)
+		c := New(f, func() uint64 { return 1 })
 		gone, leave := context.WithCancel(t.Context())
 		var asking sync.WaitGroup
 		asking.Go(func() {

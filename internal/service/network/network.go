@@ -272,9 +272,7 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded 
 	}
 	n.indexed.Store(first)
 	n.uptimes = uptime.New(n.Node)
-	if n.stakes, err = stakes.New(n.Node, func() uint64 { return n.Chains().Status()[index.PChain].Next }); err != nil {
-		return err
-	}
+	n.stakes = stakes.New(n.Node, func() uint64 { return n.Chains().Status()[index.PChain].Next })
 	if o.Fetcher != nil && o.Config.RecordsEVM() {
 		n.evm = newEVMIndexes(n, o, metrics)
 	}

@@ -66,15 +66,12 @@ func (a *API) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.Endp
 	}
 	p, x := options[index.PChain], options[index.XChain]
 	p.Genesis, x.Genesis, x.Before = g.PTxs, g.XTxs, chains.XChainBefore
-	about, err := platform.New(platform.Options{
+	about := platform.New(platform.Options{
 		Chain: p, AVAXAssetID: g.AVAXAssetID, Subnets: chains.Subnets, Upstream: a.network.Node, Path: platformPath,
 		Follows: func(id ids.ID) bool {
 			return id == g.XChainID || id == g.CChainID || a.network.Follows(id)
 		},
 	})
-	if err != nil {
-		return onPlatform, onAsset, err
-	}
 	assets, err := asset.New(x, chains.Ledger, g.Aliases)
 	if err != nil {
 		return onPlatform, onAsset, err

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maypok86/otter/v2"
+	"quorate/internal/bounded"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
@@ -51,8 +51,8 @@ type Book struct {
 	store     store.Store
 	partition []byte
 	fresh     time.Duration
-	contracts *otter.Cache[common.Address, contract]
-	uris      *otter.Cache[tokenKey, uri]
+	contracts *bounded.Cache[common.Address, contract]
+	uris      *bounded.Cache[tokenKey, uri]
 }
 
 // contract is the result for one address.
@@ -90,29 +90,27 @@ func New(o Options) *Book {
 	}
 	p := binary.BigEndian.AppendUint32(nil, o.NetworkID)
 	b := &Book{node: o.Node, store: o.Store, partition: append(p, o.BlockchainID[:]...), fresh: o.Fresh}
-	b.contracts = otter.Must(&otter.Options[common.Address, contract]{
-		MaximumSize: o.Cached,
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[common.Address, contract]) time.Duration {
-			if !e.Value.exists {
+	b.contracts = bounded.New(bounded.Options[common.Address, contract]{
+		Entries: o.Cached,
+		Life: func(c contract) time.Duration {
+			if !c.exists {
 				return absentFor
 			}
-			return b.believed(e.Value.asked)
-		}),
+			return b.believed(c.asked)
+		},
 	})
-	b.uris = otter.Must(&otter.Options[tokenKey, uri]{
-		MaximumWeight: uint64(o.Cached) * unitsPerURI,
-		Weigher:       func(_ tokenKey, u uri) uint32 { return uint32(1 + len(u.text)/weightUnit) },
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[tokenKey, uri]) time.Duration {
-			return b.believed(e.Value.asked)
-		}),
+	b.uris = bounded.New(bounded.Options[tokenKey, uri]{
+		Weight: uint64(o.Cached) * unitsPerURI,
+		Weigh:  func(_ tokenKey, u uri) uint32 { return uint32(1 + len(u.text)/weightUnit) },
+		Life:   func(u uri) time.Duration { return b.believed(u.asked) },
 	})
 	return b
 }
 
 // Close stops the expiry of cached results. Do not use the Book afterwards.
 func (b *Book) Close() {
-	b.contracts.StopAllGoroutines()
-	b.uris.StopAllGoroutines()
+	b.contracts.Close()
+	b.uris.Close()
 }
 
 // believed returns how long a result may stay in memory: briefly if it is stale.
@@ -157,19 +155,18 @@ func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*ev
 const noted = 16
 
 // glance returns the cached value without waiting.
-func glance[K comparable, V any](cache *otter.Cache[K, V], k K) (V, bool) {
+func glance[K comparable, V any](cache *bounded.Cache[K, V], k K) (V, bool) {
 	if rand.IntN(noted) == 0 {
-		return cache.GetIfPresent(k)
+		return cache.Get(k)
 	}
-	e, ok := cache.GetEntryQuietly(k)
-	return e.Value, ok
+	return cache.Glance(k)
 }
 
 // load returns cached values and fetches missing ones. Concurrent callers share a fetch. If the caller that fetches
 // cancels, the others continue.
-func load[K comparable, V any](ctx context.Context, cache *otter.Cache[K, V], keys []K, from otter.BulkLoaderFunc[K, V]) (map[K]V, error) {
+func load[K comparable, V any](ctx context.Context, cache *bounded.Cache[K, V], keys []K, from func(context.Context, []K) (map[K]V, error)) (map[K]V, error) {
 	for {
-		known, err := cache.BulkGet(ctx, keys, from)
+		known, err := cache.Load(ctx, keys, from)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.Canceled) {
 			return known, err
 		}
