@@ -111,6 +111,7 @@ func TestArchive(t *testing.T) {
 		keys = append(keys, key)
 	}
 	history(t, ctx, node, keys)
+	ledgerWithoutNodes(t, ctx, program, network, keys)
 	p := newPChain(t, ctx, node)
 	subnetID := p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
 	v := newIdentity(t)

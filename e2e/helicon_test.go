@@ -221,6 +221,7 @@ func TestHelicon(t *testing.T) {
 	require.Len(t, validators(lasting.nodeID), 1)
 	require.Empty(t, validators(absent.nodeID))
 	startWithoutNodes(t, ctx, n.program, network).compareSets(ctx, n.node)
+	ledgerWithoutNodes(t, ctx, n.program, network, n.keys)
 	n.awaitRecord(t, ctx)
 	t.Logf("renewed until %s: %v", time.Since(start), validators(lasting.nodeID))
 

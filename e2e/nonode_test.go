@@ -17,6 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/api/info"
 	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/crypto/secp256k1"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
@@ -199,4 +200,23 @@ func (s *service) signEpochs(ctx context.Context, text string, chains ...*cChain
 		require.True(s.t, valid, "%s does not accept the message", m.SourceChainID)
 		require.Equal(s.t, text, string(content))
 	}
+}
+
+// ledgerWithoutNodes indexes outputs and balances with nothing but the addresses of peers, and compares them with a node's,
+// also after the service was killed while it downloaded.
+func ledgerWithoutNodes(t testing.TB, ctx context.Context, program string, network *localnet.Network, keys []*secp256k1.PrivateKey) {
+	t.Helper()
+	s := startWithoutNodes(t, ctx, program, network, "--record", "primary")
+	for range 3 {
+		require.NoError(t, s.process.Process.Kill())
+		<-s.exited
+		s.start()
+	}
+	s.node = network.Node(0).URL
+	var owners [][]ids.ShortID
+	for _, key := range keys {
+		owners = append(owners, []ids.ShortID{key.Address()})
+	}
+	owners = append(owners, []ids.ShortID{keys[1].Address(), keys[2].Address()})
+	t.Logf("outputs and balances without a node: %d comparisons", s.requireLedger(ctx, owners, 1, 2))
 }

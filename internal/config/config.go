@@ -244,8 +244,8 @@ func (n Network) checkPeers(name string, wrong func(format string, args ...any))
 			wrong("networks.%s.manual_peers: some nodes are needed to begin with, to follow a network other than mainnet and fuji over p2p", name)
 		}
 	}
-	if len(n.Nodes) == 1 && n.RecordsLedger() {
-		wrong("networks.%s.record: %s needs the X-Chain and the C-Chain of a node; p2p has the P-Chain", name, n.Record)
+	if n.OnlyPeers() && n.RecordsEVM() {
+		wrong("networks.%s.record: %s needs a node, because peers do not send receipts; name one beside p2p, or index %s", name, n.Record, RecordPrimary)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"hash without checkpoint":  {file: "networks:\n  fuji: {nodes: [p2p], checkpoint_hash: ab}\n", want: "networks.fuji.checkpoint: it is missing"},
 		"bad checkpoint hash":      {file: "networks:\n  fuji: {nodes: [p2p], checkpoint: c, checkpoint_hash: ab}\n", want: "networks.fuji.checkpoint_hash: \"ab\" is not the hex of 32 bytes"},
 		"p2p without peers":        {file: "networks:\n  mine: {nodes: [p2p], genesis_file: g.json}\n", want: "networks.mine.manual_peers"},
-		"p2p with a ledger":        {args: []string{"--network", "fuji", "--record", "primary"}, want: "networks.fuji.record"},
+		"p2p with EVM chains":      {args: []string{"--network", "fuji", "--record", "all"}, want: "networks.fuji.record: all needs a node"},
 		"network with a bad URL":   {args: []string{"--network", "fuji=127.0.0.1:9650"}, want: "networks.fuji.nodes"},
 		"network without nodes":    {file: "networks:\n  fuji: {}\n", want: "networks.fuji.nodes"},
 		"network with a bad name":  {args: []string{"--network", "a/b=http://x"}, want: "a/b"},

@@ -70,6 +70,9 @@ func (n Network) FollowsPeers() bool {
 	return slices.ContainsFunc(n.Nodes, func(e Endpoint) bool { return e.URL == node.PeersEndpoint })
 }
 
+// OnlyPeers reports whether the network has no upstream node, so that all comes from the peer-to-peer network.
+func (n Network) OnlyPeers() bool { return len(n.Nodes) == 1 && n.FollowsPeers() }
+
 // CheckpointID returns CheckpointHash as an ID.
 func (n Network) CheckpointID() (id ids.ID, err error) {
 	b, err := hex.DecodeString(n.CheckpointHash)

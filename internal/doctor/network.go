@@ -36,7 +36,7 @@ func examineNetwork(ctx context.Context, name string, o Options) (list []Finding
 	}
 	asking.Wait()
 	f := &findings{area: name}
-	if len(c.Nodes) == 1 && c.FollowsPeers() {
+	if c.OnlyPeers() {
 		networkID = followed(ctx, f, name, o)
 	} else {
 		networkID = agree(f, name, subjects)

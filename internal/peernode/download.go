@@ -13,9 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
-	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/hashing"
-	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 
 	"quorate/internal/chain/envelope"
 )
@@ -51,10 +49,8 @@ func (d *descent) begun() bool { return d.lowest > 0 }
 
 // container is a verified container.
 type container struct {
-	id, parentID       ids.ID // of envelopes
-	blockID, blockDown ids.ID // of the block, and of its parent
-	height             uint64
-	block              []byte
+	id, parentID ids.ID // of envelopes
+	chainBlock
 }
 
 // reply is the result of a request.
@@ -95,7 +91,7 @@ func (f *follower) advance(ctx context.Context) error {
 		f.release()
 	}()
 	began, first := time.Now(), f.height
-	f.node.change(f.count)
+	f.change(f.count)
 	var failure error
 	for ctx.Err() == nil {
 		for len(busy) < maxRequests {
@@ -119,7 +115,7 @@ func (f *follower) advance(ctx context.Context) error {
 			err := f.missing()
 			if err == nil {
 				if n := f.height - first; n >= manyBlocks {
-					f.node.log.Info("downloaded and executed blocks of the P-Chain", slog.Uint64("blocks", n), slog.Uint64("height", f.height), slog.Duration("took", time.Since(began)))
+					f.log.Info("downloaded and executed blocks of the "+f.name, slog.Uint64("blocks", n), slog.Uint64("height", f.height), slog.Duration("took", time.Since(began)))
 				}
 				return f.finish()
 			}
@@ -156,14 +152,14 @@ func (f *follower) release() {
 	}
 }
 
-func (f *follower) isTrusted(id ids.ID) bool { return slices.Contains(f.node.o.Trusted, id) }
+func (f *follower) isTrusted(id ids.ID) bool { return slices.Contains(f.allTrusted, id) }
 
 // missing returns an error that names what could not be downloaded, nil if nothing is missing.
 func (f *follower) missing() error {
 	for _, d := range f.descents {
 		switch {
 		case !d.begun() && f.isTrusted(d.top):
-			return fmt.Errorf("no connected node has block %s, which is known to be of this network's P-Chain; the nodes are of another network if this stays", d.top)
+			return fmt.Errorf("no connected node has block %s, which is known to be of this network's %s; the nodes are of another network if this stays", d.top, f.name)
 		case !d.begun() || d.lowest > f.height+1:
 			return errors.New("no connected node has the blocks that are missing")
 		}
@@ -233,14 +229,14 @@ func (f *follower) request(ctx context.Context, nodeID ids.NodeID, wanted ids.ID
 	var err error
 	if alone {
 		sent = make([][]byte, 1)
-		sent[0], err = f.peers.Container(ctx, nodeID, constants.PlatformChainID, wanted)
+		sent[0], err = f.peers.Container(ctx, nodeID, f.chainID, wanted)
 	} else {
-		sent, err = f.peers.Ancestors(ctx, nodeID, constants.PlatformChainID, wanted, p2p.EngineType_ENGINE_TYPE_CHAIN)
+		sent, err = f.peers.Ancestors(ctx, nodeID, f.chainID, wanted, p2p.EngineType_ENGINE_TYPE_CHAIN)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return chainOf(wanted, sent)
+	return f.chainOf(wanted, sent)
 }
 
 // errWrong means that a node sent something else than what it was asked for.
@@ -248,18 +244,18 @@ var errWrong = errors.New("the answer is wrong")
 
 // chainOf verifies that containers begin with the wanted one and are a chain. It stops without an error at the first that
 // is something else, if there was a good one before.
-func chainOf(wanted ids.ID, sent [][]byte) ([]container, error) {
+func (f *follower) chainOf(wanted ids.ID, sent [][]byte) ([]container, error) {
 	verified := make([]container, 0, len(sent))
 	for _, b := range sent {
-		e := open(b)
+		e := openContainer(f.chain, b)
 		if e.ID != wanted {
 			break
 		}
-		parsed, err := block.Parse(block.Codec, e.Block)
+		parsed, err := f.chain.parse(e.Block)
 		if err != nil {
-			return nil, fmt.Errorf("block %s cannot be read: %w", e.ID, err) // no node sends a believed container that is none
+			return nil, fmt.Errorf("block %s cannot be read: %w", e.ID, err)
 		}
-		verified = append(verified, container{e.ID, e.ParentID, parsed.ID(), parsed.Parent(), parsed.Height(), e.Block})
+		verified = append(verified, container{e.ID, e.ParentID, parsed})
 		wanted = e.ParentID
 	}
 	if len(verified) == 0 {
@@ -268,22 +264,21 @@ func chainOf(wanted ids.ID, sent [][]byte) ([]container, error) {
 	return verified, nil
 }
 
-// open opens a container. A block from before the proposer envelopes is its own container.
-func open(b []byte) envelope.Envelope {
+// openContainer opens a container. A block from before the proposer envelopes is its own container.
+func openContainer(chain blockchain, b []byte) envelope.Envelope {
 	if e, ok := envelope.Open(b); ok {
 		return e
 	}
-	e := envelope.Envelope{ID: hashing.ComputeHash256Array(b), Block: b}
-	if parsed, err := block.Parse(block.Codec, b); err == nil {
-		e.ParentID = parsed.Parent()
+	if parsed, err := chain.parse(b); err == nil {
+		return envelope.Envelope{ID: parsed.id, ParentID: parsed.parentID, Block: b}
 	}
-	return e
+	return envelope.Envelope{ID: hashing.ComputeHash256Array(b), Block: b}
 }
 
 // blame notes that a node did not send blocks. Another one is asked.
 func (f *follower) blame(ctx context.Context, r reply) error {
 	if ctx.Err() == nil {
-		f.node.log.Debug("a node did not send blocks of the P-Chain", slog.Any("nodeID", r.nodeID), slog.Any("error", r.err))
+		f.log.Debug("a node did not send blocks of the "+f.name, slog.Any("nodeID", r.nodeID), slog.Any("error", r.err))
 	}
 	if r.begun() || r.holders != nil || errors.Is(r.err, errWrong) {
 		f.failed[r.nodeID] = time.Now()
@@ -295,7 +290,7 @@ func (f *follower) blame(ctx context.Context, r reply) error {
 	if len(r.holders) == 0 {
 		r.holders = nil // any may have it
 	}
-	return fmt.Errorf("downloading blocks of the P-Chain from %s: %w", r.nodeID, r.err)
+	return fmt.Errorf("downloading blocks of the %s from %s: %w", f.name, r.nodeID, r.err)
 }
 
 // covering returns the descent that has downloaded the block at a height, nil if none has.
@@ -323,10 +318,10 @@ func (f *follower) take(ctx context.Context, r reply) error {
 		} else if c.height+1 != d.lowest {
 			return &fatalError{fmt.Errorf("block %s has the height %d, and the block that names it as its parent has the height %d", c.id, c.height, d.lowest)}
 		}
-		found[c.height] = c.block
+		found[c.height] = c.kept
 		d.lowest, d.wanted = c.height, c.parentID
 		f.pass(d.wanted, d.lowest-1)
-		if d.lowest == f.height+1 && c.blockDown != f.last {
+		if d.lowest == f.height+1 && c.chainBlock.parentID != f.last {
 			return f.other(d.top)
 		}
 		if d.lowest == f.height+1 || f.covering(d.lowest-1) != nil {
@@ -346,7 +341,7 @@ func (f *follower) take(ctx context.Context, r reply) error {
 	if err := f.blocks.put(f.descents, found); err != nil {
 		return &fatalError{err}
 	}
-	f.progress(f.count)
+	f.report(f.count)
 	return nil
 }
 
@@ -364,9 +359,9 @@ func (f *follower) begin(ctx context.Context, d *descent, c container) (bool, er
 	switch {
 	case err != nil:
 		return false, &fatalError{err}
-	case there != c.blockID && there != ids.Empty && c.height > f.height:
-		return false, forks(d.top, c.height, f.covering(c.height).top)
-	case there != c.blockID && there != ids.Empty:
+	case there != c.chainBlock.id && there != ids.Empty && c.height > f.height:
+		return false, f.forks(d.top, c.height, f.covering(c.height).top)
+	case there != c.chainBlock.id && there != ids.Empty:
 		return false, f.other(d.top)
 	}
 	f.remove(d)
@@ -380,7 +375,7 @@ func (f *follower) blockAt(ctx context.Context, height uint64) (ids.ID, error) {
 	}
 	if height > f.height {
 		b, err := f.blocks.block(height)
-		return hashing.ComputeHash256Array(b), err
+		return f.chain.idOf(b), err
 	}
 	id, err := f.chain.BlockID(ctx, height)
 	if errors.Is(err, database.ErrNotFound) {
@@ -416,7 +411,7 @@ func (f *follower) join(d *descent) error {
 			continue
 		}
 		if upper.wanted != lower.top {
-			return forks(lower.top, lower.height, upper.top)
+			return f.forks(lower.top, lower.height, upper.top)
 		}
 		lower.top, lower.height = upper.top, upper.height
 		f.remove(upper)
@@ -426,8 +421,8 @@ func (f *follower) join(d *descent) error {
 }
 
 // forks returns the error for a believed block that is no ancestor of another one, which is above it.
-func forks(lower ids.ID, height uint64, upper ids.ID) error {
-	return &fatalError{fmt.Errorf("the network's P-Chain forks: block %s at height %d is no ancestor of block %s, but both are believed", lower, height, upper)}
+func (f *follower) forks(lower ids.ID, height uint64, upper ids.ID) error {
+	return &fatalError{fmt.Errorf("the network's %s forks: block %s at height %d is no ancestor of block %s, but both are believed", f.name, lower, height, upper)}
 }
 
 // count tells how much is to be downloaded.
@@ -448,18 +443,15 @@ func (f *follower) execute(ctx context.Context) error {
 	height := f.height + 1
 	b, err := f.blocks.block(height)
 	if err == nil && b == nil {
-		err = fmt.Errorf("block %d of the P-Chain is missing between downloaded ones", height)
+		err = fmt.Errorf("block %d of the %s is missing between downloaded ones", height, f.name)
 	}
 	if err == nil {
-		err = f.chain.Execute(ctx, b)
-	}
-	if err == nil {
-		err = f.node.offer(ctx, f.chain, height)
+		err = f.chain.execute(ctx, height, b)
 	}
 	if err != nil {
 		return err
 	}
-	f.last, f.height = hashing.ComputeHash256Array(b), height
-	f.progress(func(s *Status) { s.Height = height })
+	f.last, f.height = f.chain.idOf(b), height
+	f.report(func(s *Status) { s.Height = height })
 	return nil
 }

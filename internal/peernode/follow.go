@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ava-labs/avalanchego/database"
-	"github.com/ava-labs/avalanchego/database/prefixdb"
 	"github.com/ava-labs/avalanchego/ids"
-	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/internal/peernode/pchainvm"
 )
@@ -23,16 +23,56 @@ const (
 )
 
 // errOther means that the executed chain is not the one that the network has.
-var errOther = errors.New("the network's P-Chain does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
+var errOther = errors.New("the network does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
 
 // errNewer means that the believed blocks can be old.
 var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted; wait until those nodes agree", needed)
 
-// follower downloads blocks and executes them. Only one goroutine uses it.
+// blockchain executes the blocks of a chain, one after the other.
+type blockchain interface {
+	// parse reads a block without its proposer envelope.
+	parse(b []byte) (chainBlock, error)
+	// idOf returns the ID of a block from what parse keeps of it.
+	idOf(kept []byte) ids.ID
+	// execute executes the next block, from what parse keeps of it.
+	execute(ctx context.Context, height uint64, kept []byte) error
+	LastAccepted(ctx context.Context) (id ids.ID, height uint64, err error)
+	// BlockID returns the ID of the executed block at a height. The error is database.ErrNotFound if there is none.
+	BlockID(ctx context.Context, height uint64) (ids.ID, error)
+}
+
+// chainBlock is a block without its proposer envelope.
+type chainBlock struct {
+	id, parentID ids.ID
+	height       uint64
+	kept         []byte // what executing it needs
+}
+
+// following says what a follower follows.
+type following struct {
+	name    string // in errors and logs
+	chainID ids.ID
+	chain   blockchain
+	db      database.Database
+	peers   Peers
+	// origin is the checkpoint that the state began with; nil if there is none.
+	origin *origin
+	// allTrusted are Options.Trusted of this chain.
+	allTrusted []ids.ID
+	// voters returns the nodes that decide about the tip, and what they are. An error ends the follower only if it is a
+	// fatalError.
+	voters func(context.Context) (weights map[ids.NodeID]uint64, who string, err error)
+	// confirmed is called each time when the voters have confirmed the tip.
+	confirmed func()
+	interval  time.Duration // between two questions for the tip
+	log       *slog.Logger
+	disputed  prometheus.Counter
+}
+
+// follower downloads blocks and executes them. Only one goroutine uses it, but for its progress.
 type follower struct {
-	node     *Node
-	peers    Peers
-	chain    *pchainvm.Chain
+	following
+	*progress
 	blocks   *spool
 	last     ids.ID // the last executed block
 	height   uint64 // of last
@@ -44,19 +84,20 @@ type follower struct {
 	told     time.Time // when progress was logged last
 }
 
-func newFollower(ctx context.Context, n *Node, peers Peers, chain *pchainvm.Chain, db database.Database) (*follower, error) {
+func newFollower(ctx context.Context, o following, p *progress) (*follower, error) {
 	f := &follower{
-		node: n, peers: peers, chain: chain, blocks: &spool{prefixdb.New([]byte("blocks"), db)}, trusted: n.o.Trusted,
+		following: o, progress: p, blocks: &spool{o.name, o.db}, trusted: o.allTrusted,
 		known: make(map[ids.ID]uint64), failed: make(map[ids.NodeID]time.Time), told: time.Now(),
 	}
 	var err error
 	if f.descents, err = f.blocks.descents(); err != nil {
 		return nil, err
 	}
-	if f.last, f.height, err = chain.LastAccepted(ctx); err == nil && (n.origin == nil || n.origin.Height < f.height) {
+	if f.last, f.height, err = o.chain.LastAccepted(ctx); err == nil && (o.origin == nil || o.origin.Height < f.height) {
 		// An earlier process executed it. Voters that are behind for a moment confirm it.
 		f.believed = f.height
 	}
+	f.change(func(s *Status) { *s = Status{Height: f.height} })
 	return f, err
 }
 
@@ -76,28 +117,30 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		if err == nil {
 			told = ""
+		} else if errors.Is(err, ErrBehind) {
+			// The P-Chain's follower says why.
 		} else if text := err.Error(); text != told && time.Since(toldAt) > tellAgain {
 			told, toldAt = text, time.Now()
-			f.node.log.Warn("the P-Chain cannot be followed; trying again", slog.Any("error", err))
+			f.log.Warn("the "+f.name+" cannot be followed; trying again", slog.Any("error", err))
 		}
-		f.node.change(func(s *Status) { s.Err = err })
+		f.change(func(s *Status) { s.Err = err })
 		select {
 		case <-ctx.Done():
-		case <-time.After(pollInterval - min(time.Since(began), pollInterval)):
+		case <-time.After(f.interval - min(time.Since(began), f.interval)):
 		}
 	}
 	return nil
 }
 
-// progress tells the status and, now and then, the log how far a long download or execution is.
-func (f *follower) progress(change func(*Status)) {
-	f.node.change(change)
+// report tells the status and, now and then, the log how far a long download or execution is.
+func (f *follower) report(change func(*Status)) {
+	f.change(change)
 	if time.Since(f.told) < tellAgain {
 		return
 	}
 	f.told = time.Now()
-	s := f.node.Status()
-	f.node.log.Info("following the P-Chain", slog.Uint64("height", s.Height), slog.Uint64("tip", s.Target), slog.Uint64("notDownloaded", s.Missing))
+	s := f.Status()
+	f.log.Info("following the "+f.name, slog.Uint64("height", s.Height), slog.Uint64("tip", s.Target), slog.Uint64("notDownloaded", s.Missing))
 }
 
 // fatalError ends Run.
@@ -113,9 +156,9 @@ func (f *follower) step(ctx context.Context) error {
 	}
 	weights, who, err := f.voters(ctx)
 	if err != nil {
-		return &fatalError{err}
+		return err
 	}
-	p, err := ask(ctx, f.peers, constants.PlatformChainID, weights, who, f.node.disputed)
+	p, err := ask(ctx, f.peers, f.chainID, weights, who, f.disputed)
 	if err != nil {
 		return err
 	}
@@ -132,13 +175,13 @@ func (f *follower) step(ctx context.Context) error {
 		return err
 	}
 	if p.behind {
-		if time.Since(f.node.Status().Confirmed) < tellAgain {
+		if time.Since(f.Status().Confirmed) < tellAgain {
 			return nil // usually a new block, which nodes accept one after the other
 		}
 		return errNewer
 	}
-	f.node.change(func(s *Status) { s.Confirmed, s.Target, s.Missing = time.Now(), s.Height, 0 })
-	f.node.confirmed.Store(true)
+	f.change(func(s *Status) { s.Confirmed, s.Target, s.Missing = time.Now(), s.Height, 0 })
+	f.confirmed()
 	return nil
 }
 
@@ -162,8 +205,7 @@ func (f *follower) below() error {
 
 // atOrigin says that the state is that of a checkpoint, and that no believed tip is known to descend from it.
 func (f *follower) atOrigin() bool {
-	o := f.node.origin
-	return o != nil && o.Height == f.height && f.believed < f.height
+	return f.origin != nil && f.origin.Height == f.height && f.believed < f.height
 }
 
 // other returns what it means that a believed block is of another chain than the last executed one.
@@ -173,19 +215,6 @@ func (f *follower) other(top ids.ID) error {
 		err = errOtherCheckpoint
 	}
 	return &fatalError{fmt.Errorf("%w (block %s is not of the chain of block %s at height %d)", err, top, f.last, f.height)}
-}
-
-// voters returns the nodes that decide about the tip, and what they are.
-func (f *follower) voters(ctx context.Context) (weights map[ids.NodeID]uint64, who string, err error) {
-	if f.node.Status().Confirmed.IsZero() {
-		weights = make(map[ids.NodeID]uint64, len(f.node.o.Beacons))
-		for _, nodeID := range f.node.o.Beacons {
-			weights[nodeID] = 1
-		}
-		return weights, "nodes to begin with", nil
-	}
-	weights, err = weightsOf(ctx, f.chain, constants.PrimaryNetworkID)
-	return weights, "validators", err
 }
 
 // weightsOf returns the weights of a subnet's current validators.

@@ -210,7 +210,7 @@ func TestLaggingAfterStart(t *testing.T) {
 		all[uint64(i+1)] = open(r.P[i]).Block
 	}
 	tip := &descent{top: trustedAt(r, 30)[0], wanted: open(r.P[0]).ParentID, height: 30, lowest: 1}
-	require.NoError(t, (&spool{prefixdb.New([]byte("blocks"), db)}).put([]*descent{tip}, all))
+	require.NoError(t, (&spool{"P-Chain", prefixdb.New([]byte("blocks"), db)}).put([]*descent{tip}, all))
 	require.NoError(t, db.Close())
 	run(t, o, n, func(s Status) bool {
 		require.NoError(t, s.Err)

@@ -1,5 +1,5 @@
 // Package peernode stands for an upstream node where there is none: it follows the P-Chain over the peer-to-peer network
-// and executes it, and answers the calls of package node from that.
+// and executes it, and answers the calls of package node from that. It can download the blocks of the X- and C-Chain, too.
 //
 // A block is believed once the voters that it asks and that hold at least 80 % of their stake have accepted it. Voters
 // are the beacons until the chain is executed to its tip for the first time, then the validators of the primary network.
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/database/leveldb"
@@ -26,6 +27,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/logging"
 
 	"quorate/internal/chain/genesis"
@@ -52,6 +54,9 @@ type Options struct {
 	// Trusted are containers that the network is known to have accepted. With them, parts of a long chain are downloaded at
 	// the same time. The tip is not confirmed until they are found in its chain, or below the block to begin with.
 	Trusted []ids.ID
+	// Ledger says to download the X- and the C-Chain, too. TrustedX and TrustedC are what Trusted is for the P-Chain.
+	Ledger             bool
+	TrustedX, TrustedC []ids.ID
 	// Checkpoint is what to begin with if there is no state; nil means the genesis.
 	Checkpoint *Checkpoint
 	Log        *slog.Logger
@@ -81,11 +86,19 @@ type Node struct {
 	exporting int       // guarded by exportMu
 	awaited   []*export // guarded by exportMu
 
+	progress
+	x, c *blockStore // nil unless Options.Ledger
+}
+
+// progress holds a Status.
+type progress struct {
+	first uint64 // what a Status has for the height 0
+
 	statusMu sync.RWMutex
 	status   Status // guarded by statusMu
 }
 
-// Status is how far a Node is.
+// Status is how far a chain is.
 type Status struct {
 	// Height is that of the last executed block. Target is the height of the tip. Missing is how many of the blocks
 	// between them are not downloaded.
@@ -120,6 +133,12 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	var err error
+	if o.Ledger {
+		if n.x, err = newXChain(o.Genesis.XChainID, o.TrustedX); err != nil {
+			return nil, err
+		}
+		n.c = newCChain(o.Genesis.NetworkID, o.Genesis.CChainID, o.TrustedC)
+	}
 	n.info, err = newInfo(n)
 	return n, err
 }
@@ -159,14 +178,22 @@ func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := newFollower(ctx, n, peers, chain, db)
+	defer func() {
+		for _, blocks := range n.blocks() {
+			blocks.open(nil)
+		}
+	}()
+	followers, err := n.followers(ctx, peers, chain, db)
 	if err == nil {
 		ending := make(chan struct{})
 		n.mu.Lock()
 		n.chain, n.peers, n.ending = chain, peers, ending
-		n.change(func(s *Status) { *s = Status{Height: f.height} })
 		n.mu.Unlock()
-		err = f.run(ctx)
+		running, ctx := errgroup.WithContext(ctx)
+		for _, f := range followers {
+			running.Go(func() error { return f.run(ctx) })
+		}
+		err = running.Wait()
 		n.mu.Lock() // waits for answers in progress
 		n.chain = nil
 		n.mu.Unlock()
@@ -174,6 +201,40 @@ func (n *Node) Run(ctx context.Context, peers Peers) (err error) {
 		n.exports.Wait()
 	}
 	return errors.Join(err, chain.Close())
+}
+
+// blocks returns the chains that are downloaded and not executed.
+func (n *Node) blocks() []*blockStore {
+	if !n.o.Ledger {
+		return nil
+	}
+	return []*blockStore{n.x, n.c}
+}
+
+// followers returns the followers of all chains.
+func (n *Node) followers(ctx context.Context, peers Peers, chain *pchainvm.Chain, db database.Database) ([]*follower, error) {
+	f, err := newFollower(ctx, following{
+		name: "P-Chain", chainID: constants.PlatformChainID, chain: pChain{chain, n}, db: prefixdb.New([]byte("blocks"), db), peers: peers,
+		origin: n.origin, allTrusted: n.o.Trusted, interval: pollInterval, log: n.log, disputed: n.disputed,
+		voters: func(ctx context.Context) (map[ids.NodeID]uint64, string, error) { return n.voters(ctx, chain) }, confirmed: func() { n.confirmed.Store(true) },
+	}, &n.progress)
+	if err != nil {
+		return nil, err
+	}
+	all := []*follower{f}
+	for _, blocks := range n.blocks() {
+		blocks.open(prefixdb.New([]byte(blocks.name), db))
+		f, err := newFollower(ctx, following{
+			name: blocks.name, chainID: blocks.chainID, chain: blocks, db: prefixdb.New([]byte("downloads of the "+blocks.name), db), peers: peers,
+			allTrusted: blocks.trusted, interval: blocksInterval, log: n.log, disputed: n.disputed,
+			voters: func(ctx context.Context) (map[ids.NodeID]uint64, string, error) { return n.validators(ctx, chain) }, confirmed: func() {},
+		}, &blocks.progress)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }
 
 func openDatabase(dir string) (database.Database, error) {
@@ -190,32 +251,35 @@ func openDatabase(dir string) (database.Database, error) {
 	return db, nil
 }
 
-// Status returns how far the node is.
-func (n *Node) Status() Status {
-	n.statusMu.RLock()
-	defer n.statusMu.RUnlock()
-	return n.status
+// Status returns how far the chain is.
+func (p *progress) Status() Status {
+	p.statusMu.RLock()
+	defer p.statusMu.RUnlock()
+	s := p.status
+	s.Height, s.Target = max(s.Height, p.first)-p.first, max(s.Target, p.first)-p.first
+	return s
 }
 
-func (n *Node) change(f func(*Status)) {
-	n.statusMu.Lock()
-	defer n.statusMu.Unlock()
-	f(&n.status)
+func (p *progress) change(f func(*Status)) {
+	p.statusMu.Lock()
+	defer p.statusMu.Unlock()
+	f(&p.status)
 }
 
 // Ready returns nil if the node knows the tip, and otherwise why it does not.
-func (n *Node) Ready() error { return n.Status().ready() }
+func (n *Node) Ready() error { return n.Status().ready(ErrBehind) }
 
-func (s Status) ready() error {
+// ready returns nil if the tip is known, and otherwise an error that wraps behind and says why it is not.
+func (s Status) ready(behind error) error {
 	switch {
 	case !s.Confirmed.IsZero() && time.Since(s.Confirmed) < stale:
 		return nil
 	case s.Err != nil:
-		return fmt.Errorf("%w: it is at height %d; %w", ErrBehind, s.Height, s.Err)
+		return fmt.Errorf("%w: it is at height %d; %w", behind, s.Height, s.Err)
 	case s.Missing > 0:
-		return fmt.Errorf("%w: it is at height %d of %d, and %d blocks are not downloaded", ErrBehind, s.Height, s.Target, s.Missing)
+		return fmt.Errorf("%w: it is at height %d of %d, and %d blocks are not downloaded", behind, s.Height, s.Target, s.Missing)
 	case s.Target > s.Height:
-		return fmt.Errorf("%w: it is at height %d of %d", ErrBehind, s.Height, s.Target)
+		return fmt.Errorf("%w: it is at height %d of %d", behind, s.Height, s.Target)
 	}
-	return fmt.Errorf("%w: it is at height %d, and the tip is not known", ErrBehind, s.Height)
+	return fmt.Errorf("%w: it is at height %d, and the tip is not known", behind, s.Height)
 }

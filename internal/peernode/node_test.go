@@ -25,6 +25,7 @@ import (
 	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 
+	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/genesis"
 )
 
@@ -53,6 +54,7 @@ func record(t testing.TB) (*recording, *genesis.Genesis) {
 
 // network is nodes that have blocks of a recording.
 type network struct {
+	chain      blockchain
 	mu         sync.Mutex
 	containers [][]byte
 	places     map[ids.ID]int
@@ -64,9 +66,12 @@ type network struct {
 	asked      int
 }
 
+// open opens a container of the P-Chain.
+func open(b []byte) envelope.Envelope { return openContainer(pChain{}, b) }
+
 // newNetwork returns the network of the genesis' validators.
 func newNetwork(r *recording, g *genesis.Genesis) *network {
-	n := &network{containers: r.P, places: make(map[ids.ID]int), height: make(map[ids.NodeID]int), offline: make(map[ids.NodeID]bool), most: 5}
+	n := &network{chain: pChain{}, containers: r.P, places: make(map[ids.ID]int), height: make(map[ids.NodeID]int), offline: make(map[ids.NodeID]bool), most: 5}
 	for i, b := range r.P {
 		n.places[open(b).ID] = i
 	}
@@ -101,7 +106,7 @@ func (n *network) AcceptedFrontier(_ context.Context, nodeID ids.NodeID, _ ids.I
 	if n.height[nodeID] == 0 {
 		return ids.Empty, errors.New("silent")
 	}
-	return open(n.containers[n.height[nodeID]-1]).ID, nil
+	return openContainer(n.chain, n.containers[n.height[nodeID]-1]).ID, nil
 }
 
 func (n *network) Accepted(_ context.Context, nodeID ids.NodeID, _ ids.ID, of []ids.ID) (accepted []ids.ID, err error) {

@@ -53,7 +53,7 @@ func TestKilledAfterProposal(t *testing.T) {
 	db, err := openDatabase(o.Dir)
 	require.NoError(t, err)
 	decision := open(r.P[proposal])
-	blocks := &spool{prefixdb.New([]byte("blocks"), db)}
+	blocks := &spool{"P-Chain", prefixdb.New([]byte("blocks"), db)}
 	require.NoError(t, blocks.put([]*descent{{top: decision.ID, wanted: decision.ParentID, height: proposal + 1, lowest: proposal + 1}}, map[uint64][]byte{proposal + 1: decision.Block}))
 	require.NoError(t, db.Close())
 	n.accept(len(r.P))

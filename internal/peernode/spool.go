@@ -11,7 +11,10 @@ import (
 
 // spool keeps blocks that are believed and not executed yet, on disk, because they come from trusted ones downwards. It
 // survives the process, so that what was downloaded is not asked for again.
-type spool struct{ db database.Database }
+type spool struct {
+	chain string // in errors
+	db    database.Database
+}
 
 var descentsKey = []byte("descents")
 
@@ -27,7 +30,7 @@ func (s *spool) descents() (all []*descent, err error) {
 		err = fmt.Errorf("%d bytes", len(b))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading how far blocks of the P-Chain are downloaded: %w", err)
+		return nil, fmt.Errorf("reading how far blocks of the %s are downloaded: %w", s.chain, err)
 	}
 	for ; len(b) > 0; b = b[descentSize:] {
 		d := &descent{height: binary.BigEndian.Uint64(b[2*ids.IDLen:]), lowest: binary.BigEndian.Uint64(b[2*ids.IDLen+8:])}
@@ -43,7 +46,7 @@ func (s *spool) put(all []*descent, blocks map[uint64][]byte) error {
 	batch := s.db.NewBatch()
 	for height, b := range blocks {
 		if err := batch.Put(blockKey(height), b); err != nil {
-			return fmt.Errorf("storing a block of the P-Chain: %w", err)
+			return fmt.Errorf("storing a block of the %s: %w", s.chain, err)
 		}
 	}
 	list := make([]byte, 0, len(all)*descentSize)
@@ -56,7 +59,7 @@ func (s *spool) put(all []*descent, blocks map[uint64][]byte) error {
 		err = batch.Write()
 	}
 	if err != nil {
-		return fmt.Errorf("storing blocks of the P-Chain: %w", err)
+		return fmt.Errorf("storing blocks of the %s: %w", s.chain, err)
 	}
 	return nil
 }
@@ -68,7 +71,7 @@ func (s *spool) block(height uint64) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading block %d of the P-Chain: %w", height, err)
+		return nil, fmt.Errorf("reading block %d of the %s: %w", height, s.chain, err)
 	}
 	return b, nil
 }
@@ -80,7 +83,7 @@ func (s *spool) finish() error {
 		err = database.Clear(s.db, 1<<20)
 	}
 	if err != nil {
-		return fmt.Errorf("removing executed blocks of the P-Chain: %w", err)
+		return fmt.Errorf("removing executed blocks of the %s: %w", s.chain, err)
 	}
 	return nil
 }

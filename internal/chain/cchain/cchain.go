@@ -11,6 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/upgrade"
+	"github.com/ava-labs/libevm/common"
 	"github.com/ava-labs/libevm/crypto"
 	"github.com/ava-labs/libevm/rlp"
 
@@ -37,6 +38,8 @@ type Block struct {
 	// EnvelopeID identifies the envelope that consensus accepted. The index API uses this ID. It is empty if the block
 	// came without an envelope.
 	EnvelopeID ids.ID
+
+	extraDataHash common.Hash // in the header; zero before Apricot Phase 1
 }
 
 // The indexes of the needed elements in RLP lists (avalanchego graft/coreth/plugin/evm/customtypes). A block is a list
@@ -47,6 +50,7 @@ const (
 	headerParent = 0
 	headerNumber = 8
 	headerTime   = 11
+	headerExtra  = 15 // the hash of the extra data
 	// headerFields is the minimum number of fields of a C-Chain header.
 	headerFields = 16
 )
@@ -90,6 +94,7 @@ func parse(b []byte) (*Block, error) {
 		{"parent", header[headerParent], (*[ids.IDLen]byte)(&parsed.ParentID)},
 		{"number", header[headerNumber], &parsed.Height},
 		{"time", header[headerTime], &seconds},
+		{"hash of the extra data", header[headerExtra], &parsed.extraDataHash},
 	} {
 		if err := rlp.DecodeBytes(field.raw, field.to); err != nil {
 			return nil, fmt.Errorf("%s: %w", field.name, err)

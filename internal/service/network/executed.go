@@ -31,10 +31,13 @@ type verifiedNode struct {
 
 // indexNode returns what the indexes ask.
 func (n *Network) indexNode() primary.Node {
-	if n.judge == nil {
-		return n.Node
+	switch {
+	case n.judge != nil:
+		return verifiedNode{n.Node, n.Node.Executed(), n.peerNode}
+	case n.peerNode != nil:
+		return downloadedNode{n.Node, n.peerNode}
 	}
-	return verifiedNode{n.Node, n.Node.Executed(), n.peerNode}
+	return n.Node
 }
 
 // Height returns the height of the executed chain, which need not be executed to its tip.

@@ -68,7 +68,10 @@ func newPeerNode(o Options) (*peernode.Node, error) {
 	}
 	return peernode.New(peernode.Options{
 		Genesis: g, Upgrades: upgrades, Dir: dir, Beacons: beacons, Checkpoint: begin, Log: o.Log,
-		Trusted: avagenesis.GetCheckpoints(g.NetworkID, constants.PlatformChainID).List(),
+		Trusted:  avagenesis.GetCheckpoints(g.NetworkID, constants.PlatformChainID).List(),
+		Ledger:   o.Config.OnlyPeers() && o.Config.RecordsLedger(),
+		TrustedX: avagenesis.GetCheckpoints(g.NetworkID, g.XChainID).List(),
+		TrustedC: avagenesis.GetCheckpoints(g.NetworkID, g.CChainID).List(),
 	})
 }
 

@@ -1,0 +1,67 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"quorate/internal/index"
+	"quorate/internal/node"
+	"quorate/internal/peernode"
+)
+
+// downloadedNode is what the indexes ask if there is no node: the P-Chain is executed here, and the blocks of the X- and
+// C-Chain are downloaded.
+type downloadedNode struct {
+	*node.Client
+	chains *peernode.Node
+}
+
+var (
+	_ index.XChainNode = downloadedNode{}
+	_ index.CChainNode = downloadedNode{}
+)
+
+// XChainHeight implements index.XChainNode.
+func (d downloadedNode) XChainHeight(context.Context) (uint64, error) {
+	height, err := d.chains.XHeight()
+	return height, unavailable(err)
+}
+
+// XChainBlock implements index.XChainNode.
+func (d downloadedNode) XChainBlock(_ context.Context, height uint64) ([]byte, error) {
+	b, err := d.chains.XBlock(height)
+	return b, beyondTip(err)
+}
+
+// EVMHeight implements index.CChainNode.
+func (d downloadedNode) EVMHeight(ctx context.Context, path string) (uint64, error) {
+	if path != node.CChainRPC {
+		return d.Client.EVMHeight(ctx, path)
+	}
+	height, err := d.chains.CHeight()
+	return height, unavailable(err)
+}
+
+// CChainBlock implements index.CChainNode.
+func (d downloadedNode) CChainBlock(_ context.Context, height uint64) (node.CChainBlock, error) {
+	b, err := d.chains.CBlock(height)
+	if err != nil {
+		return node.CChainBlock{}, beyondTip(err)
+	}
+	return node.CChainBlock{Height: height, Hash: b.ID, ParentHash: b.ParentID, Time: b.Time, ExtraData: b.ExtraData}, nil
+}
+
+func unavailable(err error) error {
+	if errors.Is(err, peernode.ErrNotDownloaded) {
+		return fmt.Errorf("%w: %w", node.ErrUnavailable, err)
+	}
+	return err
+}
+
+func beyondTip(err error) error {
+	if errors.Is(err, peernode.ErrNotDownloaded) {
+		return fmt.Errorf("%w: %w", node.ErrBeyondTip, err)
+	}
+	return err
+}
