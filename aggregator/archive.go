@@ -68,8 +68,13 @@ type ArchiveOptions struct {
 	Log *slog.Logger
 }
 
-// maxWaitingBytes bounds what waits to be written.
-const maxWaitingBytes = 16 << 20
+const (
+	// maxWaitingBytes bounds what waits to be written.
+	maxWaitingBytes = 16 << 20
+	// readTimeout bounds a read of the archive. A request must not wait for a store that does not answer: validators sign
+	// in about that time.
+	readTimeout = 250 * time.Millisecond
+)
 
 // OpenArchive opens what earlier runs kept in a store. Close ends it; the store
 // remains the waiter's.
@@ -268,6 +273,8 @@ var errArchived = errors.New("row of the archive cannot be read")
 // message finds a finished message and verifies it again, as the disk may have
 // changed it: nil if there is none that holds.
 func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, signers *validators.Set) (*Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	values, err := a.messages.Get(ctx, messageKey(id))
 	if err != nil || values[0] == nil {
 		return nil, err
@@ -333,6 +340,8 @@ const maxArchivedPieces = 128
 
 // eachSignature calls f with the verified signatures of a message, by public key.
 func (a *Archive) eachSignature(ctx context.Context, message ids.ID, f func(key publicKey, signature [bls.SignatureLen]byte)) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	rows, err := a.signatures.Scan(ctx, message[:], nil, nil, store.Ascending, maxArchivedPieces)
 	if err != nil {
 		return err
