@@ -229,8 +229,12 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	var earlier *Result // for the set before it changed
 	for moves := 0; ; moves++ {
 		result, atHand, err := a.signFor(ctx, req, set)
+		if err != nil && earlier != nil {
+			return earlier, nil //nolint:nilerr // the message is valid for the set it names
+		}
 		if err != nil {
 			// What is shared may come from a set that is alike at another height.
 			var failed *Error
@@ -249,7 +253,7 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 		if err != nil || latest.Fingerprint() == set.Fingerprint() {
 			return result, nil //nolint:nilerr // the message is valid for the set it names
 		}
-		set = latest
+		set, earlier = latest, result
 	}
 }
 
