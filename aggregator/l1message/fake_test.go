@@ -58,6 +58,7 @@ type world struct {
 	fail         map[string]error // by method
 	calls        map[string]int
 	heights      []uint64      // of the blocks that were asked for
+	lag          uint64        // of the node's height
 	asking, most int           // for blocks at the same time
 	slow         time.Duration // an answer to BlockByHeight takes so long
 	onSign       func(aggregator.Request) error
@@ -207,7 +208,7 @@ func (w *world) L1Validator(_ context.Context, validationID ids.ID) (*node.L1Val
 }
 
 func (w *world) Height(context.Context) (uint64, error) {
-	return w.chain.Next() - 1, w.called("Height")
+	return w.chain.Next() - 1 - w.lag, w.called("Height")
 }
 
 func (w *world) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {

@@ -27,6 +27,8 @@ import (
 type transaction struct {
 	id    ids.ID
 	event pchain.L1Event
+	// height is the P-Chain height; 0 if the index does not have the transaction.
+	height uint64
 	// manager is the blockchain that sent a registration or weight change; nil if the index does not have it.
 	manager *ids.ID
 }
@@ -39,7 +41,7 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 			return nil, fmt.Errorf("reading the record of transaction %s: %w", txID, err)
 		}
 		if recorded != nil {
-			return &transaction{id: txID, event: recorded.Event}, nil
+			return &transaction{id: txID, event: recorded.Event, height: recorded.Height}, nil
 		}
 	}
 	if until, ok := d.unknown.Get(txID); ok && time.Now().Before(until) {

@@ -209,7 +209,7 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	case *pchain.Conversion:
 		return conversion(event)
 	case *pchain.Registration:
-		gone, err := d.isGone(ctx, event.ValidationID)
+		gone, err := d.isGone(ctx, tx, event.ValidationID)
 		if err != nil {
 			return statement{}, err
 		}
@@ -225,7 +225,7 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 			}
 			return removed(event.ValidationID, proof)
 		}
-		if err := d.checkLatest(ctx, tx.id, event); err != nil {
+		if err := d.checkLatest(ctx, tx, event); err != nil {
 			return statement{}, err
 		}
 		return weight(event)
@@ -234,24 +234,43 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	}
 }
 
-// isGone reports whether a registered validator has been removed, according to the index or else to the node. The index
-// comes first because the node may lag behind.
-func (d *Deriver) isGone(ctx context.Context, validationID ids.ID) (bool, error) {
+// isGone reports whether the validator that tx registered has been removed, according to the index or else to the node.
+// The index comes first because the node may lag behind.
+func (d *Deriver) isGone(ctx context.Context, tx *transaction, validationID ids.ID) (bool, error) {
 	latest, err := d.latestChange(ctx, validationID)
 	if err != nil || latest != nil && latest.Weight == 0 {
 		return err == nil, err
 	}
-	current, err := d.node.L1Validator(ctx, validationID)
-	if err != nil {
-		return false, aggregator.NodeFailure(ctx, err)
+	current, err := d.current(ctx, tx, validationID)
+	return current == nil, err
+}
+
+// current returns a validator as the node has it after tx, nil if it has been removed.
+func (d *Deriver) current(ctx context.Context, tx *transaction, validationID ids.ID) (*node.L1Validator, error) {
+	for applied := tx.height == 0; ; applied = true {
+		current, err := d.node.L1Validator(ctx, validationID)
+		if err != nil {
+			return nil, aggregator.NodeFailure(ctx, err)
+		}
+		if current != nil || applied {
+			return current, nil
+		}
+		// A node that lags behind the index does not have the validator yet. One that has applied tx is asked again, because
+		// it may have done so since.
+		height, err := d.node.Height(ctx)
+		if err != nil {
+			return nil, aggregator.NodeFailure(ctx, err)
+		}
+		if height < tx.height {
+			return nil, behind(tx.id)
+		}
 	}
-	return current == nil, nil
 }
 
 // checkLatest returns an error if a newer change of the validator's weight was accepted, because validators sign only
 // the latest one. The index may know of it before the node does; otherwise an outdated cached signature would be
 // returned.
-func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.WeightChange) error {
+func (d *Deriver) checkLatest(ctx context.Context, tx *transaction, change *pchain.WeightChange) error {
 	newer, err := d.newerChange(ctx, change)
 	if err != nil {
 		return err
@@ -259,9 +278,9 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 	if newer != nil {
 		return superseded(change, nil, newer)
 	}
-	current, err := d.node.L1Validator(ctx, change.ValidationID)
+	current, err := d.current(ctx, tx, change.ValidationID)
 	if err != nil {
-		return aggregator.NodeFailure(ctx, err)
+		return err
 	}
 	next := change.Nonce + 1
 	switch {
@@ -273,7 +292,7 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 		return superseded(change, current, newer)
 	case current.MinNonce < next:
 		// Requests go to several nodes in turn, and one may lag behind another.
-		return behind(txID)
+		return behind(tx.id)
 	case current.Weight != change.Weight:
 		return &aggregator.Error{Code: aggregator.CodeNodeFaulty, Message: "the upstream node contradicts itself about the validator's weight; try again, or check the node",
 			Err: fmt.Errorf("validator %s: nonce %d set weight %d, the node says %d", change.ValidationID, change.Nonce, change.Weight, current.Weight)}
