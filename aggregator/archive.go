@@ -36,9 +36,10 @@ type Archive struct {
 	log                  *slog.Logger
 	dropped              atomic.Uint64
 	droppedFailures      atomic.Uint64
-	closing              chan struct{} // closed by Close
-	done                 chan struct{} // closed when everything but failures is written
-	failuresDone         chan struct{} // closed when all failures are written
+	closing              chan struct{}      // closed by Close
+	end                  context.CancelFunc // of all writes
+	done                 chan struct{}      // closed when everything but failures is written
+	failuresDone         chan struct{}      // closed when all failures are written
 
 	mu        sync.Mutex
 	streams   map[uint32]*Stream        // by network ID; guarded by mu
@@ -74,6 +75,8 @@ const (
 	// readTimeout bounds a read of the archive. A request must not wait for a store that does not answer: validators sign
 	// in about that time.
 	readTimeout = 250 * time.Millisecond
+	// closeTimeout bounds how long Close waits for the store.
+	closeTimeout = 10 * time.Second
 )
 
 // OpenArchive opens what earlier runs kept in a store. Close ends it; the store
@@ -98,13 +101,18 @@ func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	go a.write()
-	go a.writeFailures()
+	// Writes outlast ctx; Close ends them.
+	writing, end := context.WithCancel(context.WithoutCancel(ctx))
+	a.end = end
+	go a.write(writing)
+	go a.writeFailures(writing)
 	return a, nil
 }
 
-// Close writes what waits and ends the archive.
+// Close writes what waits, for closeTimeout at most, and ends the archive.
 func (a *Archive) Close() {
+	defer a.end()
+	defer time.AfterFunc(closeTimeout, a.end).Stop()
 	a.mu.Lock()
 	if !a.closed {
 		a.closed = true
@@ -167,7 +175,7 @@ func (a *Archive) signal() {
 }
 
 // write empties the queue until the archive is closed.
-func (a *Archive) write() {
+func (a *Archive) write(ctx context.Context) {
 	defer close(a.done)
 	var batch []archived
 	for open := true; open; {
@@ -179,7 +187,7 @@ func (a *Archive) write() {
 		a.bytes = 0
 		a.mu.Unlock()
 		// A message that is in the archive gets no further event, so its event comes first.
-		a.writeStreams(streaming)
+		a.writeStreams(ctx, streaming)
 		for _, family := range []*store.Bounded{a.messages, a.signatures} {
 			var entries []store.Entry
 			for _, w := range batch {
@@ -190,9 +198,7 @@ func (a *Archive) write() {
 			if len(entries) == 0 {
 				continue
 			}
-			// Not a request's context: what was signed is worth keeping, and
-			// Close waits for it.
-			if err := family.Put(context.Background(), entries...); err != nil {
+			if err := family.Put(ctx, entries...); err != nil {
 				a.dropped.Add(uint64(len(entries)))
 				a.log.Error("the archive could not be written; signed messages will not survive a restart", slog.Any("error", err))
 			}

@@ -226,3 +226,19 @@ func TestStuckStoreDoesNotStopSigning(t *testing.T) {
 		})
 	})
 }
+
+func TestStuckStoreDoesNotKeepTheArchiveOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuckStore{store.NewMemory(), make(chan struct{})}
+		close(s.released)
+		archive, err := OpenArchive(t.Context(), &s, ArchiveOptions{})
+		require.NoError(t, err)
+		s.released = make(chan struct{}) // never
+		archive.put(archive.messages, store.Entry{PK: store.PK{P: []byte("m"), K: []byte("k")}, V: []byte("v")})
+		synctest.Wait()
+		started := time.Now()
+		archive.Close()
+		require.Equal(t, closeTimeout, time.Since(started))
+		require.Equal(t, uint64(1), archive.dropped.Load())
+	})
+}
