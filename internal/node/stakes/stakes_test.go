@@ -102,7 +102,7 @@ func TestOneDeadlineForAll(t *testing.T) {
 			of[ids.ID{i}] = Validator{NodeID: ids.NodeID{i}}
 		}
 		begun := time.Now()
-		_, err = c.Potential(t.Context(), of)
+		_, err := c.Potential(t.Context(), of)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, timeout, time.Since(begun))
 		synctest.Wait() // for those under way, which count
