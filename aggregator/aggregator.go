@@ -5,6 +5,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,11 +130,8 @@ func New(o Options) (*Aggregator, error) {
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}
-	if o.Limits == (Limits{}) {
-		o.Limits = DefaultLimits()
-	}
-	verified := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
-	done := newFinished(orDefault(o.MessageCacheBytes, 32<<20))
+	verified := newSignatures(cmp.Or(o.SignatureCacheBytes, 64<<20))
+	done := newFinished(cmp.Or(o.MessageCacheBytes, 32<<20))
 	m, err := newMetrics(o.Metrics, verified, done)
 	if err != nil {
 		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
@@ -143,7 +141,7 @@ func New(o Options) (*Aggregator, error) {
 		sets:      o.Sets,
 		log:       o.Log,
 		metrics:   m,
-		limits:    o.Limits,
+		limits:    cmp.Or(o.Limits, DefaultLimits()),
 		history:   newHistory(),
 		verified:  verified,
 		finished:  done,
@@ -178,13 +176,6 @@ func (a *Aggregator) idleNow() <-chan struct{} {
 // or so. It returns false if the node has not answered since the aggregator began.
 func (a *Aggregator) AnswerTime(nodeID ids.NodeID) (time.Duration, bool) {
 	return a.history.answerTime(nodeID)
-}
-
-func orDefault(v, d uint64) uint64 {
-	if v == 0 {
-		return d
-	}
-	return v
 }
 
 // Close ends all rounds, whose waiters get CodeShutdown, and waits for them.
@@ -304,10 +295,7 @@ func (a *Aggregator) signingSubnet(ctx context.Context, req Request) (ids.ID, er
 // signFor serves req from a cache, or from a round with set. atHand reports that it did
 // not wait.
 func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.Set) (r *Result, atHand bool, err error) {
-	quorum := req.QuorumPercentage
-	if quorum == 0 {
-		quorum = DefaultQuorumPercentage
-	}
+	quorum := cmp.Or(req.QuorumPercentage, DefaultQuorumPercentage)
 	need := set.MinWeight(quorum)
 	want := set.MinWeight(min(quorum+min(req.QuorumPercentageBuffer, 100), 100)) // a sum that wraps around would be below the quorum
 	if len(set.Validators) == 0 {

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -82,17 +83,17 @@ const (
 // OpenArchive opens what earlier runs kept in a store. Close ends it; the store
 // remains the waiter's.
 func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive, error) {
-	messages, err := store.NewBounded(ctx, s, store.FamilyMessage, orDefault(o.MessageBytes, 256<<20))
+	messages, err := store.NewBounded(ctx, s, store.FamilyMessage, cmp.Or(o.MessageBytes, 256<<20))
 	if err != nil {
 		return nil, fmt.Errorf("opening the archive of messages: %w", err)
 	}
-	signatures, err := store.NewBounded(ctx, s, store.FamilySignature, orDefault(o.SignatureBytes, 512<<20))
+	signatures, err := store.NewBounded(ctx, s, store.FamilySignature, cmp.Or(o.SignatureBytes, 512<<20))
 	if err != nil {
 		return nil, fmt.Errorf("opening the archive of signatures: %w", err)
 	}
 	a := &Archive{
-		store: s, messages: messages, signatures: signatures, streamBytes: orDefault(o.StreamBytes, 64<<20),
-		failureBytes: orDefault(o.FailureBytes, 8<<20), log: o.Log,
+		store: s, messages: messages, signatures: signatures, streamBytes: cmp.Or(o.StreamBytes, 64<<20),
+		failureBytes: cmp.Or(o.FailureBytes, 8<<20), log: o.Log,
 		streams: make(map[uint32]*Stream), streaming: make(map[uint32]*waitingStream),
 		failures: make(map[uint32]*Failures), failing: make(map[uint32]*waitingStream),
 		closing: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),

@@ -213,7 +213,6 @@ func (f *runner) finish(a action) {
 			Weight:          weight,
 			TotalWeight:     f.round.set.TotalWeight,
 			Account:         f.round.account(a.target),
-			AskedWeight:     f.round.askedWeight(),
 			made:            time.Now(),
 		}
 		f.built[a.target] = result

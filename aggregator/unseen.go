@@ -110,7 +110,7 @@ func (r *round) probe(now time.Duration) (picked []int) {
 	}
 	take := func(i int) {
 		m := &r.members[i]
-		m.state, m.askedAt, m.asked = waiting, now, true
+		m.state, m.askedAt = waiting, now
 		picked = append(picked, i)
 	}
 	s := &r.sleep

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -56,7 +57,7 @@ func (a *Aggregator) Verify(ctx context.Context, req VerifyRequest) (*Verdict, e
 	if err != nil {
 		return nil, err
 	}
-	return Judge(req.Message, vdrs, orDefault(req.QuorumPercentage, DefaultQuorumPercentage)), nil
+	return Judge(req.Message, vdrs, cmp.Or(req.QuorumPercentage, DefaultQuorumPercentage)), nil
 }
 
 // Judge verifies a signed message against a set, for a quorum in percent.

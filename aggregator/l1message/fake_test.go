@@ -77,13 +77,10 @@ func newWorld(t testing.TB) *world {
 }
 
 // deriver knows the record only if it is asked to.
-func (w *world) deriver(withRecord bool, change ...func(*Options)) *Deriver {
+func (w *world) deriver(withRecord bool) *Deriver {
 	o := Options{NetworkID: networkID, Node: w, Chains: w, Signer: (*quorum)(w)}
 	if withRecord {
 		o.Record = (*record)(w)
-	}
-	for _, f := range change {
-		f(&o)
 	}
 	return New(o)
 }

@@ -70,15 +70,13 @@ type Options struct {
 	// Record may be nil. Then the Deriver searches the node's newest blocks for the registration of a removed
 	// validator, and errors do not name newer weight changes.
 	Record Record
-	// SearchBlocks limits that search; 0 means DefaultSearchBlocks. With a Record, it is the maximum lag of the index
-	// behind the node.
-	SearchBlocks uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// DefaultSearchBlocks takes a few seconds with a nearby node.
-const DefaultSearchBlocks = 2048
+// searchBlocks limits the search of a Deriver. With a Record, it is the maximum lag of the index behind the node. It takes
+// a few seconds with a nearby node.
+const searchBlocks = 2048
 
 // Deriver derives messages from the transactions of one network. It is safe for concurrent use and starts no goroutines
 // that outlive a call.
@@ -112,12 +110,9 @@ func New(o Options) *Deriver {
 		signer:       o.Signer,
 		record:       o.Record,
 		log:          o.Log,
-		searchBlocks: o.SearchBlocks,
+		searchBlocks: searchBlocks,
 		searching:    make(chan struct{}, 1),
 		unknown:      bounded.New(bounded.Options[ids.ID, time.Time]{Entries: maxUnknown}),
-	}
-	if d.searchBlocks == 0 {
-		d.searchBlocks = DefaultSearchBlocks
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -385,7 +385,8 @@ func TestRecordThatLagsBehind(t *testing.T) {
 	}
 	w.next = reached
 	// Too far behind for a search.
-	requireRefused(t, w.deriver(true, func(o *Options) { o.SearchBlocks = 50 }), removal, CodeNotIndexed, "catching up", "ask again")
+	d.searchBlocks = 50
+	requireRefused(t, d, removal, CodeNotIndexed, "catching up", "ask again")
 }
 
 func TestSearch(t *testing.T) {
@@ -408,7 +409,8 @@ func TestSearch(t *testing.T) {
 	t.Run("the end of its reach", func(t *testing.T) {
 		for reach, found := range map[uint64]bool{passed + 2: true, passed + 1: false, 1: false} {
 			w, removal, order := story(t)
-			d := w.deriver(false, func(o *Options) { o.SearchBlocks = reach })
+			d := w.deriver(false)
+			d.searchBlocks = reach
 			if found {
 				w.requireFrom(t, d, removal, saidRegistered(t, order.ValidationID(), false))
 			} else {
