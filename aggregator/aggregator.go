@@ -1,6 +1,6 @@
 // Package aggregator turns an unsigned Warp message into a signed one: it asks
 // the validators of the signing subnet (ACP-118), verifies their signatures,
-// chooses the signers and verifies the result before it hands it out. One round
+// chooses the signers and verifies the result before it returns it. One round
 // per message serves any number of waiters.
 package aggregator
 
@@ -79,8 +79,8 @@ type Options struct {
 	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
 	// 32 MiB.
 	SignatureCacheBytes, MessageCacheBytes uint64
-	// Archive keeps finished messages and verified signatures over restarts; nil
-	// means that they are only kept in memory.
+	// Archive stores finished messages and verified signatures; nil means that a restart
+	// forgets them.
 	Archive *Archive
 	// Strikes stores the validators that sent invalid signatures; nil means that a restart
 	// forgets them.
@@ -227,7 +227,7 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 			return earlier, nil //nolint:nilerr // the message is valid for the set it names
 		}
 		if err != nil {
-			// What is shared may come from a set that is alike at another height.
+			// A round is shared with requests for an equal set at another height.
 			var failed *Error
 			if errors.As(err, &failed) && failed.Account != nil {
 				failed.Account.PChainHeight = set.Height
@@ -330,7 +330,7 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 	}
 	r, err := a.archive.message(ctx, id, msg, set)
 	if err != nil && ctx.Err() == nil {
-		a.log.Warn("a finished message could not be read from the archive; it is signed anew", slog.Any("error", err))
+		a.log.Warn("cannot read a finished message from the archive; validators sign it again", slog.Any("error", err))
 	}
 	return r
 }
@@ -496,7 +496,7 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, al
 			recalled = -1
 		})
 		if err != nil && a.life.Err() == nil {
-			a.log.Warn("signatures could not be read from the archive; validators are asked again", slog.Any("error", err))
+			a.log.Warn("cannot read signatures from the archive; validators are asked again", slog.Any("error", err))
 		}
 		if recalled < 0 {
 			a.recallSignatures(r, id)

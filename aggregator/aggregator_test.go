@@ -396,7 +396,7 @@ func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
 
 // A waiter that looked before the round was over, and comes to board after it, is
 // served by what the round left.
-func TestWhoComesAfterTheFlightFindsItsMessage(t *testing.T) {
+func TestRequestAfterARoundFindsItsMessage(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 		req := Request{Message: testMessage(t, "m")}

@@ -25,10 +25,10 @@ import (
 	"quorate/validators"
 )
 
-// Archive keeps finished messages and verified signatures over restarts, each kind
-// bounded in bytes, the oldest going first, and the logs of signed messages and of failures. Writing
-// happens beside the rounds: what the disk cannot keep up with is not kept, and counted.
-// Any number of aggregators share one. Safe for concurrent use.
+// Archive stores finished messages and verified signatures, each kind bounded in bytes with the
+// oldest evicted first, and the logs of signed messages and of failures. It writes in the background.
+// Rows that the store does not take in time are dropped and counted. Several aggregators may share
+// an Archive. It is safe for concurrent use.
 type Archive struct {
 	store                store.Store
 	messages, signatures *store.Bounded
@@ -80,8 +80,7 @@ const (
 	closeTimeout = 10 * time.Second
 )
 
-// OpenArchive opens what earlier runs kept in a store. Close ends it; the store
-// remains the waiter's.
+// OpenArchive opens the archive in a store. The caller closes the archive first, then the store.
 func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive, error) {
 	messages, err := store.NewBounded(ctx, s, store.FamilyMessage, cmp.Or(o.MessageBytes, 256<<20))
 	if err != nil {
@@ -262,7 +261,7 @@ func (a *Archive) SignedAt(ctx context.Context, messageIDs []ids.ID) ([]time.Tim
 	return times, nil
 }
 
-// putMessage stores a finished message. The rest of it is in the request that will be repeated.
+// putMessage stores the signature of a finished message. A request for it has the unsigned message.
 func (a *Archive) putMessage(id finishedID, r *Result) {
 	signature, ok := r.Message.Signature.(*warp.BitSetSignature)
 	if !ok {
@@ -274,11 +273,11 @@ func (a *Archive) putMessage(id finishedID, r *Result) {
 	a.put(a.messages, store.Entry{PK: messageKey(id), V: append(v, signature.Signers...)})
 }
 
-// errArchived: a row of the archive is not what was written.
+// errArchived reports a row of the archive that differs from what was written.
 var errArchived = errors.New("row of the archive cannot be read")
 
-// message finds a finished message and verifies it again, as the disk may have
-// changed it: nil if there is none that holds.
+// message returns a finished message, nil if there is none. It verifies the message again, because
+// the store may have changed it.
 func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, signers *validators.Set) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -319,17 +318,16 @@ func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.Unsigned
 	return r, nil
 }
 
-// A row of signatures holds some of one message's: version, then for each the key
-// (uncompressed, as in the canonical set) and the signature (compressed). The row's
-// own key is the hash of its value, so that rows need no order and do not overwrite
-// each other, and signatures that were verified before they were kept need no second
-// verification when they are read: the hash tells whether they are still the same.
+// A row holds signatures of one message: the version, then for each signature the public key
+// (uncompressed, as in the canonical set) and the signature (compressed). The key of the row is the
+// hash of its value. So rows do not overwrite each other, and the hash replaces a second
+// verification: the signatures were verified before they were stored.
 const (
 	archivedSignature = keyLen + bls.SignatureLen
 	archivedHash      = 8
 )
 
-// putSignatures keeps some verified signatures of a message, as one row.
+// putSignatures stores verified signatures of a message as one row.
 func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures [][bls.SignatureLen]byte) {
 	v := make([]byte, 0, 1+len(members)*archivedSignature)
 	v = append(v, archiveVersion)
@@ -341,8 +339,8 @@ func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures
 	a.put(a.signatures, store.Entry{PK: store.PK{P: message[:], K: k[:archivedHash]}, V: v})
 }
 
-// maxArchivedPieces bounds how many rows of one message are read: what exceeds
-// its set of validators can only come from sets that are gone.
+// maxArchivedPieces bounds the rows that are read for one message. More rows only come from older
+// validator sets.
 const maxArchivedPieces = 128
 
 // eachSignature calls f with the verified signatures of a message, by public key.

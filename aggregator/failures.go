@@ -14,8 +14,8 @@ import (
 	"quorate/internal/store"
 )
 
-// Failures is the log of the requests of one network that any process on the store could not sign. It is kept as the
-// stream of signed messages is, within bytes of its own. A message that is to be signed ahead of requests and fails
+// Failures is the log of the requests of one network that any process on the store could not sign. It is stored as the
+// stream of signed messages is, with its own limit in bytes. A message that is to be signed ahead of requests and fails
 // repeatedly for the same reason is in it once. It is safe for concurrent use.
 type Failures struct {
 	rows *store.Log

@@ -51,11 +51,11 @@ type StreamEvent struct {
 	SigningSubnetID                   ids.ID
 	PChainHeight, Weight, TotalWeight uint64
 	Signers                           int
-	// Origin is who had the message signed.
+	// Origin tells who started the round.
 	Origin Origin
 }
 
-// Origin is who had a message signed: the one that started the round.
+// Origin tells whether a client or the service itself started the round that signed a message.
 type Origin uint64
 
 // The origins. They are stored.
@@ -158,7 +158,7 @@ func parseStreamEvent(row store.LogRow) (StreamEvent, error) {
 	return e, nil
 }
 
-// waitingStream is what waits to be written to a stream. Messages that could not be written are only counted.
+// waitingStream is what waits to be written to a stream. missed counts messages that could not be written.
 type waitingStream struct {
 	missed  uint64
 	entries []store.LogEntry
@@ -200,7 +200,7 @@ func (a *Archive) streamWaits(networkID uint32) *waitingStream {
 	return w
 }
 
-// writeStreams writes what waits for streams: for each, first a gap if messages were missed.
+// writeStreams writes what waits for streams. Where messages were missed, it first writes a gap.
 func (a *Archive) writeStreams(ctx context.Context, waiting map[uint32]*waitingStream) {
 	for networkID, w := range waiting {
 		entries := w.entries

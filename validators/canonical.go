@@ -27,7 +27,7 @@ func (r *Resolver) canonical(subnetID ids.ID, height uint64, raw node.ValidatorS
 		if err != nil {
 			return nil, fmt.Errorf("reading the set of subnet %s at height %d: %w: %w", subnetID, height, node.ErrMalformed, err)
 		}
-		if len(v.NodeIDs) == 0 { // nobody could be asked for its signature
+		if len(v.NodeIDs) == 0 { // no node could be asked for its signature
 			return nil, fmt.Errorf("reading the set of subnet %s at height %d: %w: a key without a node", subnetID, height, node.ErrMalformed)
 		}
 		sum, overflow := bits.Add64(keyed, v.Weight, 0)

@@ -37,7 +37,7 @@ type Member struct {
 }
 
 // Touched returns heights in (after, to] with P-Chain transactions that may have changed a subnet's set, in ascending
-// order, and the height up to which it looked, which is more than after and at most to.
+// order, and the last height that it examined. That is more than after and at most to.
 type Touched func(ctx context.Context, subnetID ids.ID, after, to uint64) (heights []uint64, upTo uint64, err error)
 
 // Changes derives the changes of subnets' validator sets from the sets of a Resolver. It is safe for concurrent use.

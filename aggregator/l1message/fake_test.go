@@ -80,7 +80,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) deriver(withRecord bool) *Deriver {
 	o := Options{NetworkID: networkID, Node: w, Chains: w, Signer: (*quorum)(w)}
 	if withRecord {
-		o.Record = (*record)(w)
+		o.Index = (*record)(w)
 	}
 	return New(o)
 }
@@ -255,7 +255,7 @@ func (w *world) EpochHeight(_ context.Context, blockchainID ids.ID) (uint64, err
 	return 0, fmt.Errorf("%w %s", validators.ErrUnknownBlockchain, blockchainID)
 }
 
-// record is the world's Record.
+// record is the world's Index.
 type record world
 
 func (r *record) Transaction(_ context.Context, txID ids.ID) (*pchain.L1Transaction, error) {

@@ -38,9 +38,9 @@ type Node interface {
 	BlockByHeight(ctx context.Context, height uint64) ([]byte, error)
 }
 
-// Record reads the index of P-Chain blocks. The index may lag behind the node and may begin later than the chain: nil
+// Index reads the index of P-Chain blocks. The index may lag behind the node and may begin later than the chain: nil
 // means that it lacks the data.
-type Record interface {
+type Index interface {
 	Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error)
 	Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error)
 	Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error)
@@ -67,14 +67,14 @@ type Options struct {
 	Node      Node
 	Chains    Chains
 	Signer    Signer
-	// Record may be nil. Then the Deriver searches the node's newest blocks for the registration of a removed
+	// Index may be nil. Then the Deriver searches the node's newest blocks for the registration of a removed
 	// validator, and errors do not name newer weight changes.
-	Record Record
+	Index Index
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// searchBlocks limits the search of a Deriver. With a Record, it is the maximum lag of the index behind the node. It takes
+// searchBlocks limits the search of a Deriver. With an Index, it is the maximum lag of the index behind the node. It takes
 // a few seconds with a nearby node.
 const searchBlocks = 2048
 
@@ -85,7 +85,7 @@ type Deriver struct {
 	node      Node
 	chains    Chains
 	signer    Signer
-	record    Record
+	index     Index
 	log       *slog.Logger
 
 	searchBlocks uint64
@@ -108,7 +108,7 @@ func New(o Options) *Deriver {
 		node:         o.Node,
 		chains:       o.Chains,
 		signer:       o.Signer,
-		record:       o.Record,
+		index:        o.Index,
 		log:          o.Log,
 		searchBlocks: searchBlocks,
 		searching:    make(chan struct{}, 1),
@@ -306,12 +306,12 @@ func (d *Deriver) newerChange(ctx context.Context, change *pchain.WeightChange) 
 
 // latestChange returns the latest indexed weight change of a validator, or nil.
 func (d *Deriver) latestChange(ctx context.Context, validationID ids.ID) (*pchain.L1WeightChange, error) {
-	if d.record == nil {
+	if d.index == nil {
 		return nil, nil
 	}
-	v, err := d.record.Validation(ctx, validationID)
+	v, err := d.index.Validation(ctx, validationID)
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of validator %s: %w", validationID, err)
+		return nil, fmt.Errorf("reading the index of validator %s: %w", validationID, err)
 	}
 	if v == nil {
 		return nil, nil
@@ -332,9 +332,9 @@ func (d *Deriver) manager(ctx context.Context, tx *transaction) (ids.ID, error) 
 		return ids.Empty, err
 	}
 	if known {
-		c, err := d.record.Conversion(ctx, subnetID)
+		c, err := d.index.Conversion(ctx, subnetID)
 		if err != nil {
-			return ids.Empty, fmt.Errorf("reading the record of L1 %s: %w", subnetID, err)
+			return ids.Empty, fmt.Errorf("reading the index of L1 %s: %w", subnetID, err)
 		}
 		if c != nil {
 			if event, ok := c.Event.(*pchain.Conversion); ok {
@@ -356,9 +356,9 @@ func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID id
 	case *pchain.Registration:
 		return event.SubnetID, true, nil
 	case *pchain.WeightChange:
-		v, err := d.record.Validation(ctx, event.ValidationID)
+		v, err := d.index.Validation(ctx, event.ValidationID)
 		if err != nil {
-			return ids.Empty, false, fmt.Errorf("reading the record of validator %s: %w", event.ValidationID, err)
+			return ids.Empty, false, fmt.Errorf("reading the index of validator %s: %w", event.ValidationID, err)
 		}
 		if v != nil {
 			return v.SubnetID, true, nil
@@ -423,7 +423,7 @@ func registered(validationID ids.ID) (statement, error) {
 	return statement{payload: m}, nil
 }
 
-// removed returns the statement that a validator can never be registered again; proof justifies it.
+// removed returns the statement that a validator can never be registered again, with its justification.
 func removed(validationID ids.ID, proof *platformvm.L1ValidatorRegistrationJustification) (statement, error) {
 	m, err := message.NewL1ValidatorRegistration(validationID, false)
 	if err != nil {
