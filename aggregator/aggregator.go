@@ -122,7 +122,7 @@ type Aggregator struct {
 
 // roundKey identifies the requests that can share a round.
 type roundKey struct {
-	message, justification, set ids.ID
+	message, justification, set, nodes ids.ID
 }
 
 // New makes an Aggregator; Close ends it.
@@ -378,7 +378,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 // has ended since c looked into the cache, joinRound returns the message of that round. A new
 // round counts for client.
 func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter, client string) (*runner, *Result, error) {
-	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
+	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set, nodes: set.Nodes()}
 	if failed := a.unseen.get(key, id.need); failed != nil && req.Wait == 0 && !req.Sent {
 		return nil, nil, failed
 	}

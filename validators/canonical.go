@@ -53,19 +53,10 @@ func (r *Resolver) canonical(subnetID ids.ID, height uint64, raw node.ValidatorS
 	r.mu.Lock()
 	before := r.latest[subnetID]
 	r.mu.Unlock()
-	if before != nil && before.fingerprint == s.fingerprint && sameNodes(before, s) {
+	if before != nil && before.same(s) {
 		return before.at(height), nil
 	}
 	return s, nil
-}
-
-func sameNodes(a, b *Set) bool {
-	for i, v := range a.Validators {
-		if !slices.Equal(v.NodeIDs, b.Validators[i].NodeIDs) {
-			return false
-		}
-	}
-	return true
 }
 
 // publicKey is a parsed key in the forms that callers need.

@@ -119,7 +119,7 @@ func (c *Changes) Next(ctx context.Context, subnetID ids.ID, after uint64) (foun
 		if err != nil {
 			return nil, last.Height, err
 		}
-		if same(last, next) {
+		if last.same(next) {
 			last = next
 			continue
 		}
@@ -135,8 +135,6 @@ func (c *Changes) Next(ctx context.Context, subnetID ids.ID, after uint64) (foun
 	return nil, last.Height, nil
 }
 
-func same(a, b *Set) bool { return a.fingerprint == b.fingerprint && sameNodes(a, b) }
-
 // between returns the height at which one set ended, if the set of a later height differs.
 func (c *Changes) between(ctx context.Context, one, other *Set) (uint64, error) {
 	lo, hi := one.Height, other.Height
@@ -146,7 +144,7 @@ func (c *Changes) between(ctx context.Context, one, other *Set) (uint64, error) 
 		if err != nil {
 			return 0, err
 		}
-		if same(one, s) {
+		if one.same(s) {
 			lo = middle
 		} else {
 			hi = middle
