@@ -1,10 +1,11 @@
 // Package aggregator turns an unsigned Warp message into a signed one: it asks
 // the validators of the signing subnet (ACP-118), verifies their signatures,
-// chooses the signers and verifies the result before it hands it out. One round
+// chooses the signers and verifies the result before it returns it. One round
 // per message serves any number of waiters.
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,8 +79,8 @@ type Options struct {
 	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
 	// 32 MiB.
 	SignatureCacheBytes, MessageCacheBytes uint64
-	// Archive keeps finished messages and verified signatures over restarts; nil
-	// means that they are only kept in memory.
+	// Archive stores finished messages and verified signatures; nil means that a restart
+	// forgets them.
 	Archive *Archive
 	// Strikes stores the validators that sent invalid signatures; nil means that a restart
 	// forgets them.
@@ -121,7 +122,7 @@ type Aggregator struct {
 
 // roundKey identifies the requests that can share a round.
 type roundKey struct {
-	message, justification, set ids.ID
+	message, justification, set, nodes ids.ID
 }
 
 // New makes an Aggregator; Close ends it.
@@ -129,11 +130,8 @@ func New(o Options) (*Aggregator, error) {
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}
-	if o.Limits == (Limits{}) {
-		o.Limits = DefaultLimits()
-	}
-	verified := newSignatures(orDefault(o.SignatureCacheBytes, 64<<20))
-	done := newFinished(orDefault(o.MessageCacheBytes, 32<<20))
+	verified := newSignatures(cmp.Or(o.SignatureCacheBytes, 64<<20))
+	done := newFinished(cmp.Or(o.MessageCacheBytes, 32<<20))
 	m, err := newMetrics(o.Metrics, verified, done)
 	if err != nil {
 		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
@@ -143,7 +141,7 @@ func New(o Options) (*Aggregator, error) {
 		sets:      o.Sets,
 		log:       o.Log,
 		metrics:   m,
-		limits:    o.Limits,
+		limits:    cmp.Or(o.Limits, DefaultLimits()),
 		history:   newHistory(),
 		verified:  verified,
 		finished:  done,
@@ -178,13 +176,6 @@ func (a *Aggregator) idleNow() <-chan struct{} {
 // or so. It returns false if the node has not answered since the aggregator began.
 func (a *Aggregator) AnswerTime(nodeID ids.NodeID) (time.Duration, bool) {
 	return a.history.answerTime(nodeID)
-}
-
-func orDefault(v, d uint64) uint64 {
-	if v == 0 {
-		return d
-	}
-	return v
 }
 
 // Close ends all rounds, whose waiters get CodeShutdown, and waits for them.
@@ -229,10 +220,14 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	var earlier *Result // for the set before it changed
 	for moves := 0; ; moves++ {
 		result, atHand, err := a.signFor(ctx, req, set)
+		if err != nil && earlier != nil {
+			return earlier, nil //nolint:nilerr // the message is valid for the set it names
+		}
 		if err != nil {
-			// What is shared may come from a set that is alike at another height.
+			// A round is shared with requests for an equal set at another height.
 			var failed *Error
 			if errors.As(err, &failed) && failed.Account != nil {
 				failed.Account.PChainHeight = set.Height
@@ -249,7 +244,7 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 		if err != nil || latest.Fingerprint() == set.Fingerprint() {
 			return result, nil //nolint:nilerr // the message is valid for the set it names
 		}
-		set = latest
+		set, earlier = latest, result
 	}
 }
 
@@ -300,10 +295,7 @@ func (a *Aggregator) signingSubnet(ctx context.Context, req Request) (ids.ID, er
 // signFor serves req from a cache, or from a round with set. atHand reports that it did
 // not wait.
 func (a *Aggregator) signFor(ctx context.Context, req Request, set *validators.Set) (r *Result, atHand bool, err error) {
-	quorum := req.QuorumPercentage
-	if quorum == 0 {
-		quorum = DefaultQuorumPercentage
-	}
+	quorum := cmp.Or(req.QuorumPercentage, DefaultQuorumPercentage)
 	need := set.MinWeight(quorum)
 	want := set.MinWeight(min(quorum+min(req.QuorumPercentageBuffer, 100), 100)) // a sum that wraps around would be below the quorum
 	if len(set.Validators) == 0 {
@@ -338,7 +330,7 @@ func (a *Aggregator) recall(ctx context.Context, id finishedID, msg *warp.Unsign
 	}
 	r, err := a.archive.message(ctx, id, msg, set)
 	if err != nil && ctx.Err() == nil {
-		a.log.Warn("a finished message could not be read from the archive; it is signed anew", slog.Any("error", err))
+		a.log.Warn("cannot read a finished message from the archive; validators sign it again", slog.Any("error", err))
 	}
 	return r
 }
@@ -386,7 +378,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 // has ended since c looked into the cache, joinRound returns the message of that round. A new
 // round counts for client.
 func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter, client string) (*runner, *Result, error) {
-	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set}
+	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set, nodes: set.Nodes()}
 	if failed := a.unseen.get(key, id.need); failed != nil && req.Wait == 0 && !req.Sent {
 		return nil, nil, failed
 	}
@@ -504,7 +496,7 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, al
 			recalled = -1
 		})
 		if err != nil && a.life.Err() == nil {
-			a.log.Warn("signatures could not be read from the archive; validators are asked again", slog.Any("error", err))
+			a.log.Warn("cannot read signatures from the archive; validators are asked again", slog.Any("error", err))
 		}
 		if recalled < 0 {
 			a.recallSignatures(r, id)

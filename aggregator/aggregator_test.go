@@ -394,9 +394,39 @@ func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
 	})
 }
 
-// A waiter that looked before the round was over, and comes to board after it, is
-// served by what the round left.
-func TestWhoComesAfterTheFlightFindsItsMessage(t *testing.T) {
+// A validator whose key has moved to another node is asked there, although a round with
+// its former node is under way.
+func TestRoundsAskTheNodesOfTheirSet(t *testing.T) {
+	n := newFakeNetwork(t, 50, 50)
+	now := n.validators[0].nodeIDs[0]
+	n.sets = func(height uint64) (*validators.Set, error) {
+		flat := n.set().WarpSet
+		for i, v := range flat.Validators {
+			if height == 7 && v.NodeIDs[0] == now {
+				former := *v
+				former.NodeIDs = []ids.NodeID{{200}}
+				flat.Validators[i] = &former
+			}
+		}
+		return validators.NewSet(n.subnetID, height, flat), nil
+	}
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		var waiters sync.WaitGroup
+		waiters.Go(func() {
+			_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), PChainHeight: 7})
+			requireFailure(t, err, CodeQuorumNotReached)
+		})
+		time.Sleep(time.Millisecond)
+		r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), PChainHeight: 8})
+		require.NoError(t, err)
+		requireValid(t, n, r, 67)
+		waiters.Wait()
+	})
+}
+
+// A waiter that looked into the cache before the round was over, and would join it
+// afterwards, is served from the cache.
+func TestRequestAfterARoundFindsItsMessage(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 		req := Request{Message: testMessage(t, "m")}

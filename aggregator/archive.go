@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -24,10 +25,10 @@ import (
 	"quorate/validators"
 )
 
-// Archive keeps finished messages and verified signatures over restarts, each kind
-// bounded in bytes, the oldest going first, and the logs of signed messages and of failures. Writing
-// happens beside the rounds: what the disk cannot keep up with is not kept, and counted.
-// Any number of aggregators share one. Safe for concurrent use.
+// Archive stores finished messages and verified signatures, each kind bounded in bytes with the
+// oldest evicted first, and the logs of signed messages and of failures. It writes in the background.
+// Rows that the store does not take in time are dropped and counted. Several aggregators may share
+// an Archive. It is safe for concurrent use.
 type Archive struct {
 	store                store.Store
 	messages, signatures *store.Bounded
@@ -36,9 +37,10 @@ type Archive struct {
 	log                  *slog.Logger
 	dropped              atomic.Uint64
 	droppedFailures      atomic.Uint64
-	closing              chan struct{} // closed by Close
-	done                 chan struct{} // closed when everything but failures is written
-	failuresDone         chan struct{} // closed when all failures are written
+	closing              chan struct{}      // closed by Close
+	end                  context.CancelFunc // of all writes
+	done                 chan struct{}      // closed when everything but failures is written
+	failuresDone         chan struct{}      // closed when all failures are written
 
 	mu        sync.Mutex
 	streams   map[uint32]*Stream        // by network ID; guarded by mu
@@ -68,23 +70,29 @@ type ArchiveOptions struct {
 	Log *slog.Logger
 }
 
-// maxWaitingBytes bounds what waits to be written.
-const maxWaitingBytes = 16 << 20
+const (
+	// maxWaitingBytes bounds what waits to be written.
+	maxWaitingBytes = 16 << 20
+	// readTimeout bounds a read of the archive. A request must not wait for a store that does not answer: validators sign
+	// in about that time.
+	readTimeout = 250 * time.Millisecond
+	// closeTimeout bounds how long Close waits for the store.
+	closeTimeout = 10 * time.Second
+)
 
-// OpenArchive opens what earlier runs kept in a store. Close ends it; the store
-// remains the waiter's.
+// OpenArchive opens the archive in a store. The caller closes the archive first, then the store.
 func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive, error) {
-	messages, err := store.NewBounded(ctx, s, store.FamilyMessage, orDefault(o.MessageBytes, 256<<20))
+	messages, err := store.NewBounded(ctx, s, store.FamilyMessage, cmp.Or(o.MessageBytes, 256<<20))
 	if err != nil {
 		return nil, fmt.Errorf("opening the archive of messages: %w", err)
 	}
-	signatures, err := store.NewBounded(ctx, s, store.FamilySignature, orDefault(o.SignatureBytes, 512<<20))
+	signatures, err := store.NewBounded(ctx, s, store.FamilySignature, cmp.Or(o.SignatureBytes, 512<<20))
 	if err != nil {
 		return nil, fmt.Errorf("opening the archive of signatures: %w", err)
 	}
 	a := &Archive{
-		store: s, messages: messages, signatures: signatures, streamBytes: orDefault(o.StreamBytes, 64<<20),
-		failureBytes: orDefault(o.FailureBytes, 8<<20), log: o.Log,
+		store: s, messages: messages, signatures: signatures, streamBytes: cmp.Or(o.StreamBytes, 64<<20),
+		failureBytes: cmp.Or(o.FailureBytes, 8<<20), log: o.Log,
 		streams: make(map[uint32]*Stream), streaming: make(map[uint32]*waitingStream),
 		failures: make(map[uint32]*Failures), failing: make(map[uint32]*waitingStream),
 		closing: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
@@ -93,13 +101,18 @@ func OpenArchive(ctx context.Context, s store.Store, o ArchiveOptions) (*Archive
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	go a.write()
-	go a.writeFailures()
+	// Writes outlast ctx; Close ends them.
+	writing, end := context.WithCancel(context.WithoutCancel(ctx))
+	a.end = end
+	go a.write(writing)
+	go a.writeFailures(writing)
 	return a, nil
 }
 
-// Close writes what waits and ends the archive.
+// Close writes what waits, for closeTimeout at most, and ends the archive.
 func (a *Archive) Close() {
+	defer a.end()
+	defer time.AfterFunc(closeTimeout, a.end).Stop()
 	a.mu.Lock()
 	if !a.closed {
 		a.closed = true
@@ -162,7 +175,7 @@ func (a *Archive) signal() {
 }
 
 // write empties the queue until the archive is closed.
-func (a *Archive) write() {
+func (a *Archive) write(ctx context.Context) {
 	defer close(a.done)
 	var batch []archived
 	for open := true; open; {
@@ -174,7 +187,7 @@ func (a *Archive) write() {
 		a.bytes = 0
 		a.mu.Unlock()
 		// A message that is in the archive gets no further event, so its event comes first.
-		a.writeStreams(streaming)
+		a.writeStreams(ctx, streaming)
 		for _, family := range []*store.Bounded{a.messages, a.signatures} {
 			var entries []store.Entry
 			for _, w := range batch {
@@ -185,9 +198,7 @@ func (a *Archive) write() {
 			if len(entries) == 0 {
 				continue
 			}
-			// Not a request's context: what was signed is worth keeping, and
-			// Close waits for it.
-			if err := family.Put(context.Background(), entries...); err != nil {
+			if err := family.Put(ctx, entries...); err != nil {
 				a.dropped.Add(uint64(len(entries)))
 				a.log.Error("the archive could not be written; signed messages will not survive a restart", slog.Any("error", err))
 			}
@@ -250,7 +261,7 @@ func (a *Archive) SignedAt(ctx context.Context, messageIDs []ids.ID) ([]time.Tim
 	return times, nil
 }
 
-// putMessage stores a finished message. The rest of it is in the request that will be repeated.
+// putMessage stores the signature of a finished message. A request for it has the unsigned message.
 func (a *Archive) putMessage(id finishedID, r *Result) {
 	signature, ok := r.Message.Signature.(*warp.BitSetSignature)
 	if !ok {
@@ -262,12 +273,14 @@ func (a *Archive) putMessage(id finishedID, r *Result) {
 	a.put(a.messages, store.Entry{PK: messageKey(id), V: append(v, signature.Signers...)})
 }
 
-// errArchived: a row of the archive is not what was written.
+// errArchived reports a row of the archive that differs from what was written.
 var errArchived = errors.New("row of the archive cannot be read")
 
-// message finds a finished message and verifies it again, as the disk may have
-// changed it: nil if there is none that holds.
+// message returns a finished message, nil if there is none. It verifies the message again, because
+// the store may have changed it.
 func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, signers *validators.Set) (*Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	values, err := a.messages.Get(ctx, messageKey(id))
 	if err != nil || values[0] == nil {
 		return nil, err
@@ -305,17 +318,16 @@ func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.Unsigned
 	return r, nil
 }
 
-// A row of signatures holds some of one message's: version, then for each the key
-// (uncompressed, as in the canonical set) and the signature (compressed). The row's
-// own key is the hash of its value, so that rows need no order and do not overwrite
-// each other, and signatures that were verified before they were kept need no second
-// verification when they are read: the hash tells whether they are still the same.
+// A row holds signatures of one message: the version, then for each signature the public key
+// (uncompressed, as in the canonical set) and the signature (compressed). The key of the row is the
+// hash of its value. So rows do not overwrite each other, and the hash replaces a second
+// verification: the signatures were verified before they were stored.
 const (
 	archivedSignature = keyLen + bls.SignatureLen
 	archivedHash      = 8
 )
 
-// putSignatures keeps some verified signatures of a message, as one row.
+// putSignatures stores verified signatures of a message as one row.
 func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures [][bls.SignatureLen]byte) {
 	v := make([]byte, 0, 1+len(members)*archivedSignature)
 	v = append(v, archiveVersion)
@@ -327,12 +339,14 @@ func (a *Archive) putSignatures(message ids.ID, members []*snow.Warp, signatures
 	a.put(a.signatures, store.Entry{PK: store.PK{P: message[:], K: k[:archivedHash]}, V: v})
 }
 
-// maxArchivedPieces bounds how many rows of one message are read: what exceeds
-// its set of validators can only come from sets that are gone.
+// maxArchivedPieces bounds the rows that are read for one message. More rows only come from older
+// validator sets.
 const maxArchivedPieces = 128
 
 // eachSignature calls f with the verified signatures of a message, by public key.
 func (a *Archive) eachSignature(ctx context.Context, message ids.ID, f func(key publicKey, signature [bls.SignatureLen]byte)) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	rows, err := a.signatures.Scan(ctx, message[:], nil, nil, store.Ascending, maxArchivedPieces)
 	if err != nil {
 		return err

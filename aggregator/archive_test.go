@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -177,5 +178,67 @@ func TestBrokenStoreDoesNotStopSigning(t *testing.T) {
 			settle()
 			require.NotZero(t, a.archive.dropped.Load())
 		})
+	})
+}
+
+// stuckStore is a store whose reads do not return until it is released, as those of a server that is cut off.
+type stuckStore struct {
+	store.Store
+	released chan struct{}
+}
+
+func (s stuckStore) wait(ctx context.Context) error {
+	select {
+	case <-s.released:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s stuckStore) Get(ctx context.Context, family store.Family, keys []store.PK) ([][]byte, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, family, keys)
+}
+
+func (s stuckStore) Scan(ctx context.Context, family store.Family, p, lo, hi []byte, dir store.Direction, limit int) ([]store.Row, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Scan(ctx, family, p, lo, hi, dir, limit)
+}
+
+func TestStuckStoreDoesNotStopSigning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+		s := stuckStore{store.NewMemory(), make(chan struct{})}
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			defer close(s.released) // Close writes what waits
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			started := time.Now()
+			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+			require.NoError(t, err)
+			requireValid(t, n, r, 67)
+			require.Less(t, time.Since(started), time.Second)
+		})
+	})
+}
+
+func TestStuckStoreDoesNotKeepTheArchiveOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuckStore{store.NewMemory(), make(chan struct{})}
+		close(s.released)
+		archive, err := OpenArchive(t.Context(), &s, ArchiveOptions{})
+		require.NoError(t, err)
+		s.released = make(chan struct{}) // never
+		archive.put(archive.messages, store.Entry{PK: store.PK{P: []byte("m"), K: []byte("k")}, V: []byte("v")})
+		synctest.Wait()
+		started := time.Now()
+		archive.Close()
+		require.Equal(t, closeTimeout, time.Since(started))
+		require.Equal(t, uint64(1), archive.dropped.Load())
 	})
 }

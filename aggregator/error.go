@@ -87,7 +87,7 @@ func setFailure(ctx context.Context, err error, subnetID ids.ID, height uint64) 
 	case errors.Is(err, validators.ErrHeightTooOld):
 		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: P-Chain height %d lies further back than max_height_age of this service allows; leave it out or use 0 for the current one", height), Err: err}
 	case errors.Is(err, validators.ErrHeightUnavailable):
-		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set can be had for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
+		return &Error{Code: CodeHeightUnavailable, Message: fmt.Sprintf("pChainHeight: no validator set is available for P-Chain height %d; leave it out or use 0 for the current one", height), Err: err}
 	}
 	return NodeFailure(ctx, err)
 }

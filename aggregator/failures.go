@@ -14,8 +14,8 @@ import (
 	"quorate/internal/store"
 )
 
-// Failures is the log of the requests of one network that any process on the store could not sign. It is kept as the
-// stream of signed messages is, within bytes of its own. A message that is to be signed ahead of requests and fails
+// Failures is the log of the requests of one network that any process on the store could not sign. It is stored as the
+// stream of signed messages is, with its own limit in bytes. A message that is to be signed ahead of requests and fails
 // repeatedly for the same reason is in it once. It is safe for concurrent use.
 type Failures struct {
 	rows *store.Log
@@ -211,7 +211,7 @@ func failuresOf(waiting map[uint32]*waitingStream, networkID uint32) *waitingStr
 
 // writeFailures writes failures until the archive is closed. It is not part of write, so that failures do not delay
 // signed messages.
-func (a *Archive) writeFailures() {
+func (a *Archive) writeFailures(ctx context.Context) {
 	defer close(a.failuresDone)
 	for open := true; open; {
 		select {
@@ -228,7 +228,7 @@ func (a *Archive) writeFailures() {
 			if w.missed > 0 {
 				entries = append([]store.LogEntry{gapEntry(w.missed)}, entries...)
 			}
-			err := a.append(a.Failures(networkID).rows, entries)
+			err := a.append(ctx, a.Failures(networkID).rows, entries)
 			if err == nil {
 				continue
 			}

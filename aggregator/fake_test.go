@@ -51,7 +51,7 @@ type fakeValidator struct {
 }
 
 // fakeNetwork is a Transport and a Sets over a handful of validators. Time is
-// the waiter's, usually a synctest bubble's.
+// that of the caller, usually of a synctest bubble.
 type fakeNetwork struct {
 	mu         sync.Mutex
 	validators []*fakeValidator

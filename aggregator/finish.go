@@ -11,13 +11,12 @@ import (
 	"quorate/validators"
 )
 
-// errUnverified: a finished message did not pass avalanchego's verification.
+// errUnverified reports that a message did not pass avalanchego's verification.
 var errUnverified = errors.New("the finished message does not verify")
 
-// assemble makes the signed message of the given members (ascending canonical
-// indexes) and verifies it with avalanchego's own verification against set:
-// at least weight must have signed. Signatures may be unverified; then an error
-// that is errUnverified says that at least one of them is bad.
+// assemble builds the message that members (ascending canonical indexes) have signed. It verifies
+// the message against vdrs with avalanchego's own verification; at least weight must have signed. The
+// signatures may be unverified. If at least one of them is invalid, the error is errUnverified.
 func assemble(msg *warp.UnsignedMessage, vdrs *validators.Set, members []int, signatures []*bls.Signature, weight uint64) (*warp.Message, error) {
 	aggregate, ok := bls.Aggregate(signatures)
 	if !ok {
@@ -31,8 +30,8 @@ func assemble(msg *warp.UnsignedMessage, vdrs *validators.Set, members []int, si
 	return warp.NewMessage(msg, signature)
 }
 
-// verify runs avalanchego's verification. The quorum is handed over as the
-// exact fraction weight/total, since a percentage would round.
+// verify runs avalanchego's verification. It passes the quorum as the exact fraction weight/total,
+// because a percentage would round.
 func verify(msg *warp.UnsignedMessage, signature *warp.BitSetSignature, vdrs *validators.Set, weight uint64) error {
 	return signature.Verify(msg, msg.NetworkID, vdrs.WarpSet, weight, vdrs.TotalWeight)
 }

@@ -193,8 +193,8 @@ func (h *history) strikes(now time.Time) (all []Strikes, version uint64, changed
 		return nil, h.version, false
 	}
 	all = make([]Strikes, 0)
-	for s, kept := range h.signers {
-		if at := kept.at(now); at.strikes > 0 {
+	for s, before := range h.signers {
+		if at := before.at(now); at.strikes > 0 {
 			all = append(all, Strikes{NodeID: s.node, PublicKey: s.key[:], Count: at.strikes, Since: at.since, Verified: at.verified})
 		}
 	}
@@ -221,15 +221,15 @@ func (h *history) restore(all []Strikes) {
 	h.signers = restored
 }
 
-// slipped and kept teach the margin: a round that needed a further wave wants
-// more next time, one that did not wants a little less.
-func (h *history) slipped() {
+// planSlipped raises the margin, because a round needed a further wave.
+func (h *history) planSlipped() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.margin = math.Min(h.margin+0.05, 2)
 }
 
-func (h *history) kept() {
+// planHeld lowers the margin a little, because a round needed no further wave.
+func (h *history) planHeld() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.margin = math.Max(h.margin-0.01, 0.25)

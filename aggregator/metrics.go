@@ -20,8 +20,8 @@ type metrics struct {
 	rounds        prometheus.Gauge
 	served        *prometheus.CounterVec
 
-	// Looked up beforehand: answering with a message at hand is so short that finding
-	// them by their labels would be a noticeable part of it.
+	// Resolved once: a request that memory serves is so fast that a lookup by labels would be a
+	// noticeable part of it.
 	signed     prometheus.Observer // latency, of clients
 	resolved   prometheus.Observer // stages, of the set
 	fromMemory prometheus.Counter  // served

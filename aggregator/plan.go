@@ -72,14 +72,14 @@ func (o *option) by(t time.Duration, logT float64) float64 {
 
 // tiersOf returns the members that may still contribute, by tier, and the weight that counts
 // as signed.
-func (r *round) tiersOf(now time.Duration) (options [tiers][]option, have float64) {
-	have = float64(r.have())
+func (r *round) tiersOf(now time.Duration) (options [tiers][]option, have uint64) {
+	have = r.have()
 	for i := range r.members {
 		m := &r.members[i]
 		o := option{i: i, weight: float64(m.weight), expect: m.expect}
 		switch {
 		case m.state == pending && !m.trusted && !m.struck:
-			have += o.weight // likely valid; verified before it counts
+			have += m.weight // likely valid; verified before it counts
 		case m.state == waiting:
 			o.inFlight, o.elapsed = true, now-m.askedAt
 			o.early = o.expect.by(o.elapsed)
@@ -97,14 +97,14 @@ func (r *round) tiersOf(now time.Duration) (options [tiers][]option, have float6
 	return options, have
 }
 
-// within reports whether options can still bring have to need.
-func within(options []option, have, need float64) bool {
+// within reports whether options can still contribute a weight.
+func within(options []option, weight float64) bool {
 	for i := range options {
 		if options[i].early < overdue {
-			have += options[i].weight
+			weight -= options[i].weight
 		}
 	}
-	return have >= need
+	return weight <= 0
 }
 
 // pick returns the members to ask now and the time at which the goal is expected to be
@@ -112,20 +112,21 @@ func within(options []option, have, need float64) bool {
 // suffice, and struck ones if the quorum cannot be reached without them.
 func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.Duration) {
 	need, want := r.goals()
-	goal := float64(want)
 	all, have := r.tiersOf(now)
-	if have >= goal {
+	if have >= want {
 		return nil, now
 	}
+	// The difference of integers: next to large weights, a float64 has no room for small ones.
+	goal := float64(want - have)
 	options := all[ordinary]
-	t, ok := p.earliest(options, have, goal)
+	t, ok := p.earliest(options, goal)
 	if !ok && len(all[leaving]) > 0 {
 		options = append(options, all[leaving]...)
-		t, ok = p.earliest(options, have, goal)
+		t, ok = p.earliest(options, goal)
 	}
-	if !ok && len(all[struck]) > 0 && !within(options, have, float64(need)) {
+	if !ok && len(all[struck]) > 0 && have < need && !within(options, float64(need-have)) {
 		options = append(options, all[struck]...)
-		t, ok = p.earliest(options, have, goal)
+		t, ok = p.earliest(options, goal)
 	}
 	if !ok {
 		t = maxHorizon
@@ -139,7 +140,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		}
 		return members, now + t
 	}
-	mean, variance := have, 0.0
+	var mean, variance float64
 	type share struct {
 		i, tier        int
 		mean, variance float64
@@ -172,10 +173,10 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 }
 
 // earliest is the time from now at which all options together are expected to
-// reach the goal with the margin; false if they never are.
-func (p planner) earliest(options []option, have, goal float64) (time.Duration, bool) {
+// contribute the goal with the margin; false if they never are.
+func (p planner) earliest(options []option, goal float64) (time.Duration, bool) {
 	reached := func(t time.Duration) bool {
-		mean, variance := have, 0.0
+		var mean, variance float64
 		logT := math.Log(float64(t))
 		for i := range options {
 			q := options[i].by(t, logT)

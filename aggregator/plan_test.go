@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/snow/engine/common"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 
+	"quorate/bls"
 	"quorate/validators"
 )
 
@@ -100,6 +102,21 @@ func TestPlanWidensOnlyWhenItSlips(t *testing.T) {
 	}
 	require.Equal(t, 100, first+asked)
 	require.Positive(t, r.slips)
+}
+
+// A weight of 1 is lost in the float64 of the others' sum, but the quorum needs it.
+func TestPlanCountsTheLastUnit(t *testing.T) {
+	const heavy = 1 << 60
+	r := roundOf([]uint64{heavy, 1}, func(int) expectation { return lognormal(20*time.Millisecond, 0.1, 0.99) })
+	r.join(&waiter{need: heavy + 1, want: heavy + 1}, 0)
+	require.Equal(t, actAsk, r.next(0).kind)
+	r.answered(r.nodeID(0), &bls.Signature{}, true)
+	r.markVerified([]int{0}, nil)
+	r.failed(r.nodeID(1), refused, &common.AppError{Code: common.ErrUndefined.Code}, time.Millisecond)
+	require.Equal(t, notYet, r.members[1].state)
+	a := r.next(time.Second)
+	require.Equal(t, actAsk, a.kind, "the light validator is asked again")
+	require.Equal(t, []int{1}, a.members)
 }
 
 // The expected weight at the horizon covers the goal, whatever the mix.

@@ -66,8 +66,6 @@ type Result struct {
 	Signers int
 	// Weight is the weight of the signers, of TotalWeight.
 	Weight, TotalWeight uint64
-	// AskedWeight is the weight of the validators that were asked.
-	AskedWeight uint64
 	// Account says what every validator did that was part of the round.
 	Account Account
 

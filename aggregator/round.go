@@ -26,7 +26,6 @@ type round struct {
 	members []member
 	waiters []*waiter
 	joins   int           // waiters that ever joined
-	horizon time.Duration // when the current plan expects to be done; 0 before the first plan
 	checkAt time.Duration // when the plan is looked at again
 	slips   int           // plans that had to be widened because time passed
 	recheck bool          // something was lost: plan again now
@@ -109,7 +108,6 @@ type member struct {
 	expect    expectation
 	askedAt   time.Duration
 	retryAt   time.Duration
-	asked     bool
 	judgedIn  int  // joins of the round when its answer turned out invalid
 	recalled  bool // its signature was verified in an earlier round
 	included  bool // its signature is part of a message that verified
@@ -240,10 +238,9 @@ func (r *round) charge(requests int) {
 	}
 }
 
-// leave removes a waiter and reports whether others remain.
-func (r *round) leave(c *waiter) bool {
+// leave removes a waiter.
+func (r *round) leave(c *waiter) {
 	r.waiters = slices.DeleteFunc(r.waiters, func(o *waiter) bool { return o == c })
-	return len(r.waiters) > 0
 }
 
 // changed makes the round plan again, because other members can sign than before.
@@ -386,7 +383,6 @@ func (r *round) nextNode(i int) {
 func (r *round) unreachable(i int) {
 	m := &r.members[i]
 	if m.state == waiting {
-		m.asked = false
 		r.changed()
 		r.lost(i)
 	}
@@ -395,7 +391,7 @@ func (r *round) unreachable(i int) {
 // withdraw takes back a request that was not sent in time, or before the last caller left.
 func (r *round) withdraw(i int) {
 	if m := &r.members[i]; m.state == waiting {
-		m.state, m.asked = idle, false
+		m.state = idle
 		r.changed()
 	}
 }
@@ -409,17 +405,6 @@ func (r *round) lost(i int) {
 	m.node = (m.node + 1) % nodes
 	m.down++
 	m.online = m.down < nodes
-}
-
-// askedWeight is the weight of all members that were asked at least once.
-func (r *round) askedWeight() uint64 {
-	var weight uint64
-	for i := range r.members {
-		if r.members[i].asked {
-			weight += r.members[i].weight
-		}
-	}
-	return weight
 }
 
 // markVerified records the verification of members, each of which had a pending signature;
@@ -646,7 +631,6 @@ func (r *round) choose(now time.Duration) []int {
 	slipped := !r.recheck
 	r.recheck = false
 	picked, horizon := r.plan.pick(r, now)
-	r.horizon = horizon
 	// Three looks per plan: half way, near the end, at the end.
 	switch left := horizon - now; {
 	case left <= time.Millisecond:
@@ -659,7 +643,7 @@ func (r *round) choose(now time.Duration) []int {
 	}
 	for _, i := range picked {
 		m := &r.members[i]
-		m.state, m.askedAt, m.asked = waiting, now, true
+		m.state, m.askedAt = waiting, now
 	}
 	if len(picked) > 0 {
 		r.weighed = false // for candidates; what is possible remains

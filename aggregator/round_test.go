@@ -52,7 +52,7 @@ func TestRoundStateOfCallers(t *testing.T) {
 	a := r.next(time.Millisecond)
 	require.Equal(t, actFinish, a.kind)
 	require.Same(t, low, a.waiter)
-	require.True(t, r.leave(low))
+	r.leave(low)
 	require.Equal(t, actWait, r.next(time.Millisecond).kind)
 	r.answered(r.nodeID(2), &bls.Signature{}, true)
 	r.failed(r.nodeID(3), refused, &common.AppError{Code: -2}, time.Millisecond)
@@ -60,7 +60,7 @@ func TestRoundStateOfCallers(t *testing.T) {
 	require.Equal(t, actFinish, a.kind, "the buffer is out of reach")
 	require.Same(t, high, a.waiter)
 	require.Equal(t, uint64(90), a.target)
-	require.False(t, r.leave(high))
+	r.leave(high)
 	require.Equal(t, action{kind: actWait, until: never}, r.next(time.Millisecond))
 }
 

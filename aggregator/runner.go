@@ -196,7 +196,7 @@ func (f *runner) finish(a action) {
 			unverified := slices.DeleteFunc(members, func(i int) bool { return f.round.members[i].state == signed })
 			if len(unverified) == 0 {
 				f.agg.log.Error("verified signatures do not make a valid message", slog.Any("error", err))
-				f.answer(a.waiter, outcome{err: &Error{Code: CodeInternal, Message: "the signatures at hand do not make a valid message", Err: err}})
+				f.answer(a.waiter, outcome{err: &Error{Code: CodeInternal, Message: "the verified signatures do not make a valid message", Err: err}})
 				return
 			}
 			f.blame(unverified)
@@ -213,7 +213,6 @@ func (f *runner) finish(a action) {
 			Weight:          weight,
 			TotalWeight:     f.round.set.TotalWeight,
 			Account:         f.round.account(a.target),
-			AskedWeight:     f.round.askedWeight(),
 			made:            time.Now(),
 		}
 		f.built[a.target] = result
@@ -330,9 +329,9 @@ func (f *runner) learn() {
 		}
 	}
 	if f.round.slips > 0 {
-		f.agg.history.slipped()
+		f.agg.history.planSlipped()
 	} else {
-		f.agg.history.kept()
+		f.agg.history.planHeld()
 	}
 	f.agg.verifier.keep(f)
 }

@@ -616,6 +616,25 @@ func TestScenario_7_2_19_SetChangesBetweenGatherAndReturn(t *testing.T) {
 			})
 		})
 	}
+	t.Run("the new set does not sign", func(t *testing.T) {
+		n := newFakeNetwork(t, 25, 25, 25, 25, 100)
+		newcomer := n.validators[4]
+		newcomer.do = mute
+		n.validators = n.validators[:4]
+		run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+			before := n.set()
+			time.AfterFunc(5*time.Millisecond, func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				n.height = 11
+				n.validators = append(n.validators, newcomer)
+			})
+			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+			require.NoError(t, err, "there is a message for the old set")
+			require.Equal(t, before.Height, r.PChainHeight)
+			require.True(t, Judge(r.Message, before, 67).Valid)
+		})
+	})
 	t.Run("it never stops changing", func(t *testing.T) {
 		n := newFakeNetwork(t, 25, 25, 25, 25)
 		var resolved []*validators.Set

@@ -11,8 +11,8 @@ import (
 )
 
 // signer is a node that answers for a BLS key. A standing belongs to both, because a set may
-// give a node a key that is not the node's: the set of an L1 whose owner registered the node ID
-// of somebody else, or an old set from before the node changed its key.
+// give a node a key that is not the node's: the owner of an L1 may register the node ID of another
+// operator, and a node may have changed its key since an old set.
 type signer struct {
 	node ids.NodeID
 	key  publicKey

@@ -51,11 +51,11 @@ type StreamEvent struct {
 	SigningSubnetID                   ids.ID
 	PChainHeight, Weight, TotalWeight uint64
 	Signers                           int
-	// Origin is who had the message signed.
+	// Origin tells who started the round.
 	Origin Origin
 }
 
-// Origin is who had a message signed: the one that started the round.
+// Origin tells whether a client or the service itself started the round that signed a message.
 type Origin uint64
 
 // The origins. They are stored.
@@ -158,7 +158,7 @@ func parseStreamEvent(row store.LogRow) (StreamEvent, error) {
 	return e, nil
 }
 
-// waitingStream is what waits to be written to a stream. Messages that could not be written are only counted.
+// waitingStream is what waits to be written to a stream. missed counts messages that could not be written.
 type waitingStream struct {
 	missed  uint64
 	entries []store.LogEntry
@@ -200,14 +200,14 @@ func (a *Archive) streamWaits(networkID uint32) *waitingStream {
 	return w
 }
 
-// writeStreams writes what waits for streams: for each, first a gap if messages were missed.
-func (a *Archive) writeStreams(waiting map[uint32]*waitingStream) {
+// writeStreams writes what waits for streams. Where messages were missed, it first writes a gap.
+func (a *Archive) writeStreams(ctx context.Context, waiting map[uint32]*waitingStream) {
 	for networkID, w := range waiting {
 		entries := w.entries
 		if w.missed > 0 {
 			entries = append([]store.LogEntry{gapEntry(w.missed)}, entries...)
 		}
-		if err := a.append(a.Stream(networkID).rows, entries); err != nil {
+		if err := a.append(ctx, a.Stream(networkID).rows, entries); err != nil {
 			a.dropped.Add(uint64(len(w.entries)))
 			a.log.Error("the stream of signed messages could not be written; it will have a gap", slog.Uint64("networkID", uint64(networkID)), slog.Any("error", err))
 			a.mu.Lock()
@@ -226,10 +226,9 @@ func gapEntry(missed uint64) store.LogEntry {
 const appendPause = time.Second
 
 // append appends to a log. It tries again while the store is unavailable, until the archive is closed.
-func (a *Archive) append(rows *store.Log, entries []store.LogEntry) error {
+func (a *Archive) append(ctx context.Context, rows *store.Log, entries []store.LogEntry) error {
 	for {
-		// Not a request's context: Close waits for the last write.
-		err := rows.Append(context.Background(), entries...)
+		err := rows.Append(ctx, entries...)
 		if !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}

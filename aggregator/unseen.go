@@ -110,7 +110,7 @@ func (r *round) probe(now time.Duration) (picked []int) {
 	}
 	take := func(i int) {
 		m := &r.members[i]
-		m.state, m.askedAt, m.asked = waiting, now, true
+		m.state, m.askedAt = waiting, now
 		picked = append(picked, i)
 	}
 	s := &r.sleep
@@ -195,10 +195,10 @@ func newUnseenMessages() *unseenMessages {
 }
 
 func (u *unseenMessages) put(round roundKey, need uint64, failed *Error) {
-	kept := *failed
+	stored := *failed
 	account := *failed.Account
-	kept.Account, kept.missing = &account, nil // the reasons in groups are enough
-	u.failures.Set(unseenKey{round, need}, unseenFailure{&kept, time.Now().Add(unseenMemory)})
+	stored.Account, stored.missing = &account, nil // the reasons in groups are enough
+	u.failures.Set(unseenKey{round, need}, unseenFailure{&stored, time.Now().Add(unseenMemory)})
 }
 
 // get returns the failure of a request that ended a moment ago, or nil.

@@ -46,7 +46,7 @@ func (v *verifier) keep(f *runner) {
 		m := &f.round.members[i]
 		job := &unverified
 		switch {
-		case m.recalled: // kept already
+		case m.recalled: // stored already
 			continue
 		case m.state == pending:
 		case m.state == signed:

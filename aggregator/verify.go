@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -22,7 +23,7 @@ type VerifyRequest struct {
 	VerifyingBlockchainID *ids.ID
 }
 
-// Verdict is what became of a VerifyRequest.
+// Verdict is the result of a VerifyRequest.
 type Verdict struct {
 	// Valid: the signature verifies and carries the quorum.
 	Valid bool
@@ -30,7 +31,7 @@ type Verdict struct {
 	Reason string
 	// Signers are the validators that the signature names.
 	Signers []Signer
-	// Weight is what they carry, TargetWeight what the quorum takes of TotalWeight.
+	// Weight is the weight of the signers, TargetWeight the least weight that meets the quorum.
 	Weight, TargetWeight, TotalWeight uint64
 	SigningSubnetID                   ids.ID
 	PChainHeight                      uint64
@@ -38,7 +39,7 @@ type Verdict struct {
 
 // Signer is one validator that a signature names.
 type Signer struct {
-	// Index is its place in the canonical set.
+	// Index is its index in the canonical set.
 	Index   int
 	NodeIDs []ids.NodeID
 	Weight  uint64
@@ -56,7 +57,7 @@ func (a *Aggregator) Verify(ctx context.Context, req VerifyRequest) (*Verdict, e
 	if err != nil {
 		return nil, err
 	}
-	return Judge(req.Message, vdrs, orDefault(req.QuorumPercentage, DefaultQuorumPercentage)), nil
+	return Judge(req.Message, vdrs, cmp.Or(req.QuorumPercentage, DefaultQuorumPercentage)), nil
 }
 
 // Judge verifies a signed message against a set, for a quorum in percent.

@@ -13,7 +13,7 @@ import (
 const (
 	// coefficientBits is the size of random coefficients. The error of the subgroup check
 	// is larger anyway, and coefficients are drawn after the signatures are fixed, so
-	// nobody can try twice.
+	// an attacker has one try.
 	coefficientBits = 64
 
 	// digits random digits below digitLimit shape the subgroup check. The limit
@@ -130,9 +130,8 @@ type batch struct {
 	bad          []int  // positions in the caller's slices, in any order
 }
 
-// newBatch leaves out what is bad on sight. Nil must not reach blst, which takes
-// it for the point that follows the previous one in memory. Infinity as key and
-// as signature would match anything.
+// newBatch leaves out nil and infinity. Nil must not reach blst, which takes it for the point that
+// follows the previous one in memory. Infinity as key and as signature would match anything.
 func (v *Verifier) newBatch(keys []*PublicKey, signatures []*Signature) *batch {
 	b := &batch{verifier: v, positions: make([]int, len(keys)), keys: slices.Clone(keys), signatures: slices.Clone(signatures)}
 	for i := range b.positions {

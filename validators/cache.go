@@ -136,7 +136,7 @@ func (m *cache[K, V]) await(ctx context.Context, key K, q *query[V]) (V, error) 
 	}
 }
 
-// leave ends q if nobody waits for it any more.
+// leave removes a waiter of q, and ends q with the last one.
 func (m *cache[K, V]) leave(key K, q *query[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,7 +154,7 @@ func (m *cache[K, V]) run(ctx context.Context, key K, q *query[V], leave func())
 	defer q.stop()
 	value, err := m.ask(ctx, key)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		// The deadline was ours: it must not look like the caller's.
+		// It was the query's own deadline: callers must not take it for theirs.
 		err = fmt.Errorf("%w: no answer within %s: %v", node.ErrUnavailable, m.timeout, err) //nolint:errorlint // see above
 	}
 	keep := m.keep(value, err)
@@ -184,7 +184,7 @@ func (m *cache[K, V]) store(key K, a cachedAnswer[V], keep time.Duration) {
 // forgetRefusals drops all cached errors.
 func (m *cache[K, V]) forgetRefusals() { m.refusals.Clear() }
 
-// forget drops everything that is cached. Who waits for an answer gets one to a later query.
+// forget drops everything that is cached. Waiters get the answer of a later query.
 func (m *cache[K, V]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -27,7 +27,7 @@ func (r *Resolver) canonical(subnetID ids.ID, height uint64, raw node.ValidatorS
 		if err != nil {
 			return nil, fmt.Errorf("reading the set of subnet %s at height %d: %w: %w", subnetID, height, node.ErrMalformed, err)
 		}
-		if len(v.NodeIDs) == 0 { // nobody could be asked for its signature
+		if len(v.NodeIDs) == 0 { // no node could be asked for its signature
 			return nil, fmt.Errorf("reading the set of subnet %s at height %d: %w: a key without a node", subnetID, height, node.ErrMalformed)
 		}
 		sum, overflow := bits.Add64(keyed, v.Weight, 0)
@@ -53,19 +53,10 @@ func (r *Resolver) canonical(subnetID ids.ID, height uint64, raw node.ValidatorS
 	r.mu.Lock()
 	before := r.latest[subnetID]
 	r.mu.Unlock()
-	if before != nil && before.fingerprint == s.fingerprint && sameNodes(before, s) {
+	if before != nil && before.same(s) {
 		return before.at(height), nil
 	}
 	return s, nil
-}
-
-func sameNodes(a, b *Set) bool {
-	for i, v := range a.Validators {
-		if !slices.Equal(v.NodeIDs, b.Validators[i].NodeIDs) {
-			return false
-		}
-	}
-	return true
 }
 
 // publicKey is a parsed key in the forms that callers need.

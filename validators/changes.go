@@ -37,7 +37,7 @@ type Member struct {
 }
 
 // Touched returns heights in (after, to] with P-Chain transactions that may have changed a subnet's set, in ascending
-// order, and the height up to which it looked, which is more than after and at most to.
+// order, and the last height that it examined. That is more than after and at most to.
 type Touched func(ctx context.Context, subnetID ids.ID, after, to uint64) (heights []uint64, upTo uint64, err error)
 
 // Changes derives the changes of subnets' validator sets from the sets of a Resolver. It is safe for concurrent use.
@@ -119,7 +119,7 @@ func (c *Changes) Next(ctx context.Context, subnetID ids.ID, after uint64) (foun
 		if err != nil {
 			return nil, last.Height, err
 		}
-		if same(last, next) {
+		if last.same(next) {
 			last = next
 			continue
 		}
@@ -135,8 +135,6 @@ func (c *Changes) Next(ctx context.Context, subnetID ids.ID, after uint64) (foun
 	return nil, last.Height, nil
 }
 
-func same(a, b *Set) bool { return a.fingerprint == b.fingerprint && sameNodes(a, b) }
-
 // between returns the height at which one set ended, if the set of a later height differs.
 func (c *Changes) between(ctx context.Context, one, other *Set) (uint64, error) {
 	lo, hi := one.Height, other.Height
@@ -146,7 +144,7 @@ func (c *Changes) between(ctx context.Context, one, other *Set) (uint64, error) 
 		if err != nil {
 			return 0, err
 		}
-		if same(one, s) {
+		if one.same(s) {
 			lo = middle
 		} else {
 			hi = middle

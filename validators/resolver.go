@@ -323,7 +323,7 @@ func (r *Resolver) noteProposed(source, height uint64) {
 	}
 }
 
-// forgetRefusals drops what the node was said not to know: blocks were accepted since.
+// forgetRefusals drops the node's refusals, because blocks were accepted since.
 func (r *Resolver) forgetRefusals() {
 	r.fetches.forgetRefusals()
 	r.subnetOf.forgetRefusals()

@@ -29,23 +29,25 @@ type Set struct {
 	index       map[ids.NodeID]int
 	keyed       uint64
 	fingerprint ids.ID
+	nodes       ids.ID
 }
 
 // NewSet returns a Set of a canonical list.
 func NewSet(subnetID ids.ID, height uint64, warp validators.WarpSet) *Set {
 	s := &Set{SubnetID: subnetID, Height: height, WarpSet: warp, index: make(map[ids.NodeID]int, len(warp.Validators))}
-	digest := sha256.New()
+	digest, nodes := sha256.New(), sha256.New()
 	_, _ = digest.Write(subnetID[:])
 	_, _ = digest.Write(binary.BigEndian.AppendUint64(nil, warp.TotalWeight))
 	for i, v := range warp.Validators {
 		for _, nodeID := range v.NodeIDs {
 			s.index[nodeID] = i
+			_, _ = nodes.Write(binary.BigEndian.AppendUint64(nodeID.Bytes(), uint64(i)))
 		}
 		s.keyed += v.Weight
 		_, _ = digest.Write(v.PublicKeyBytes)
 		_, _ = digest.Write(binary.BigEndian.AppendUint64(nil, v.Weight))
 	}
-	s.fingerprint = ids.ID(digest.Sum(nil))
+	s.fingerprint, s.nodes = ids.ID(digest.Sum(nil)), ids.ID(nodes.Sum(nil))
 	return s
 }
 
@@ -83,3 +85,10 @@ func (s *Set) MinWeight(percent uint64) uint64 {
 // Fingerprint is equal for sets against which the same signatures are valid:
 // same subnet, keys, weights and total weight, at whichever height.
 func (s *Set) Fingerprint() ids.ID { return s.fingerprint }
+
+// Nodes is equal for sets with the same nodes in the same order. The nodes of a set may change
+// while its fingerprint does not: a validator may move its key to another node.
+func (s *Set) Nodes() ids.ID { return s.nodes }
+
+// same reports whether two sets of a subnet differ in nothing but their height.
+func (s *Set) same(o *Set) bool { return s.fingerprint == o.fingerprint && s.nodes == o.nodes }

@@ -3,6 +3,7 @@ package validators
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,14 @@ func TestFingerprint(t *testing.T) {
 	for _, other := range []*Set{NewSet(ids.ID{1}, 1, flat), NewSet(ids.Empty, 1, heavier), NewSet(ids.Empty, 1, shorter)} {
 		require.NotEqual(t, same.Fingerprint(), other.Fingerprint())
 	}
+	moved := flat
+	moved.Validators = slices.Clone(flat.Validators)
+	first := *flat.Validators[0]
+	first.NodeIDs = []ids.NodeID{{254}}
+	moved.Validators[0] = &first
+	require.Equal(t, same.Fingerprint(), NewSet(ids.Empty, 1, moved).Fingerprint(), "the nodes do not sign")
+	require.NotEqual(t, same.Nodes(), NewSet(ids.Empty, 1, moved).Nodes())
+	require.Equal(t, same.Nodes(), NewSet(ids.Empty, 2, flat).Nodes())
 	_, ok := same.Index(ids.NodeID{255})
 	require.False(t, ok)
 }

@@ -19,7 +19,7 @@ import (
 
 // ErrObsolete is returned by a Job's Request when its message will never be signed because the network's state has
 // changed.
-var ErrObsolete = errors.New("nobody can want this message any more")
+var ErrObsolete = errors.New("no client can need this message any more")
 
 // Signer signs messages.
 type Signer interface {
@@ -41,8 +41,8 @@ type Options struct {
 	Rounds int
 	// Waiting is the maximum number of waiting jobs. Further jobs are refused. 0 means 10,000.
 	Waiting int
-	// Patience is how long a job is retried; 0 means an hour.
-	Patience time.Duration
+	// Lifetime is how long a job is retried; 0 means an hour.
+	Lifetime time.Duration
 	// Attempt is the timeout of one attempt; 0 means 10 s.
 	Attempt time.Duration
 	// Log may be nil.
@@ -83,8 +83,8 @@ func New(o Options) (*Ahead, error) {
 	if o.Waiting <= 0 {
 		o.Waiting = 10_000
 	}
-	if o.Patience <= 0 {
-		o.Patience = time.Hour
+	if o.Lifetime <= 0 {
+		o.Lifetime = time.Hour
 	}
 	if o.Attempt <= 0 {
 		o.Attempt = 10 * time.Second
@@ -209,11 +209,11 @@ func (a *Ahead) attempt(ctx context.Context, t *task) {
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrObsolete):
 		a.done(t, "obsolete")
-	case time.Since(t.since)+t.pause > a.options.Patience:
-		a.options.Log.Info("a message could not be signed ahead of requests", slog.String("id", t.ID.String()), slog.Any("error", err))
+	case time.Since(t.since)+t.pause > a.options.Lifetime:
+		a.options.Log.Info("a message was not signed ahead of requests; it is signed on request", slog.String("id", t.ID.String()), slog.Any("error", err))
 		a.done(t, "expired")
 	default:
-		a.options.Log.Debug("a message is to be signed ahead of requests again", slog.String("id", t.ID.String()), slog.Duration("in", t.pause), slog.Any("error", err))
+		a.options.Log.Debug("signing a message ahead of requests failed; it is tried again", slog.String("id", t.ID.String()), slog.Duration("in", t.pause), slog.Any("error", err))
 		t.due = time.Now().Add(t.pause)
 		t.pause = min(2*t.pause, maxPause)
 		a.mu.Lock()

@@ -119,7 +119,7 @@ func TestRetriedUntilSigned(t *testing.T) {
 
 func TestGivenUpInTheEnd(t *testing.T) {
 	s := &fakeSigner{fails: 1 << 30}
-	run(t, Options{Signer: s, Patience: 10 * time.Minute}, func(t *testing.T, a *Ahead) {
+	run(t, Options{Signer: s, Lifetime: 10 * time.Minute}, func(t *testing.T, a *Ahead) {
 		a.Offer(job(1))
 		time.Sleep(time.Hour)
 		calls := s.called()

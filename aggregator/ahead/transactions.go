@@ -66,7 +66,7 @@ func (a *Ahead) FollowL1(ctx context.Context, transactions L1Transactions, messa
 			}
 		}()
 		if err != nil && ctx.Err() == nil {
-			a.options.Log.Error("recorded L1 transactions cannot be read; their messages are not signed ahead of requests", slog.Any("error", err))
+			a.options.Log.Error("cannot read indexed L1 transactions; their messages are not signed ahead of requests", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():

@@ -31,7 +31,7 @@ type Chains interface {
 	Epoch(ctx context.Context, blockchainID ids.ID) (node.Epoch, error)
 }
 
-// Node tells the rules of blockchains; *node.Client implements it. Its errors are those of that type.
+// Node reports the rules of blockchains; *node.Client implements it. Its errors are those of that type.
 type Node interface {
 	// BlockchainID returns the blockchain with an alias.
 	BlockchainID(ctx context.Context, alias string) (ids.ID, error)
@@ -72,8 +72,8 @@ func New(networkID uint32, chains Chains, n Node) *Checker {
 	return &Checker{networkID: networkID, chains: chains, node: n, configs: make(map[ids.ID]cachedConfig)}
 }
 
-// Check tells whether a blockchain would accept a message. If it cannot be told, the outcome is Unknown and has the
-// reason.
+// Check tells whether a blockchain would accept a message. If that cannot be determined, the outcome is Unknown and has
+// the reason.
 func (c *Checker) Check(ctx context.Context, req Request) *Delivery {
 	k := &check{Checker: c, req: req, now: time.Now(), Delivery: &Delivery{DestinationID: req.DestinationID}}
 	if err := k.run(ctx); err != nil {
@@ -175,8 +175,8 @@ func (k *check) verifyingSubnet() ids.ID {
 	if k.source != constants.PrimaryNetworkID {
 		return k.source
 	}
-	// A chain takes its own validators' word for the primary network's chains. They all follow the P-Chain, so that
-	// Rules.RequirePrimaryNetworkSigners is about the others.
+	// A chain accepts messages of the primary network's chains with the signatures of its own validators.
+	// Rules.RequirePrimaryNetworkSigners changes that, except for the P-Chain, which all validators follow.
 	if k.Rules.RequirePrimaryNetworkSigners && k.req.Message.SourceChainID != constants.PlatformChainID {
 		return k.source
 	}
@@ -313,5 +313,5 @@ func (c *Checker) epochDuration(ctx context.Context) (time.Duration, error) {
 	return upgrades.GraniteEpochDuration, nil
 }
 
-// holds reports whether a signature is one of the validators that it names, whatever they weigh.
+// holds reports whether a signature is valid for the validators that it names, whatever their weight.
 func holds(m *warp.Message, set *validators.Set) bool { return aggregator.Judge(m, set, 0).Valid }

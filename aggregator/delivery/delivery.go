@@ -34,7 +34,7 @@ const (
 	WrongSigningSubnet Code = "WRONG_SIGNING_SUBNET"
 	// NoValidators means that the set that the destination verifies against is empty.
 	NoValidators Code = "NO_VALIDATORS"
-	// SignatureInvalid means that the signature holds against no set that is in question.
+	// SignatureInvalid means that the signature holds against none of the sets that could apply.
 	SignatureInvalid Code = "SIGNATURE_INVALID"
 	// WarpDisabled means that the destination does not verify Warp messages.
 	WarpDisabled Code = "WARP_DISABLED"
@@ -44,7 +44,7 @@ const (
 	WrongNetwork Code = "WRONG_NETWORK"
 	// UnknownSource means that the network has no such source blockchain.
 	UnknownSource Code = "UNKNOWN_SOURCE"
-	// Unknown means that the upstream node does not tell what decides.
+	// Unknown means that the upstream node does not report what the outcome depends on.
 	Unknown Code = "UNKNOWN"
 )
 
@@ -56,7 +56,7 @@ func Codes() []Code {
 	}
 }
 
-// RulesSource tells where the destination's rules are from.
+// RulesSource is the source of a destination's rules.
 type RulesSource string
 
 const (
@@ -82,8 +82,8 @@ type Request struct {
 type Rules struct {
 	// QuorumPercentage of the weight must have signed.
 	QuorumPercentage uint64 `json:"quorumPercentage"`
-	// RequirePrimaryNetworkSigners is that of the Warp precompile: messages of the C-Chain need the primary network's
-	// validators rather than the destination's.
+	// RequirePrimaryNetworkSigners is that of the Warp precompile: the primary network's validators, rather than the
+	// destination's, must sign messages of the C-Chain.
 	RequirePrimaryNetworkSigners bool        `json:"requirePrimaryNetworkSigners"`
 	Source                       RulesSource `json:"source"`
 }
@@ -94,11 +94,11 @@ type Epoch struct {
 	Number       uint64    `json:"number,string"`
 	PChainHeight uint64    `json:"pChainHeight,string"`
 	StartTime    time.Time `json:"startTime,omitzero"`
-	// EndTime is from when on a block seals the epoch. The block itself still belongs to it.
+	// EndTime is the earliest time of a block that seals the epoch. That block still belongs to the epoch.
 	EndTime time.Time `json:"endTime,omitzero"`
 }
 
-// Delivery is what would become of a message on a blockchain. Fields that were not found out are nil or zero.
+// Delivery tells whether a blockchain would accept a message. Unknown fields are nil or zero.
 type Delivery struct {
 	// Deliverable reports whether the next block accepts the message; nil if that is unknown.
 	Deliverable *bool `json:"deliverable"`
@@ -109,12 +109,12 @@ type Delivery struct {
 	DestinationID ids.ID `json:"destinationBlockchainId"`
 	Epoch         *Epoch `json:"epoch,omitempty"`
 	Rules         *Rules `json:"rules,omitempty"`
-	// Set is what the signers are in the set that the destination verifies against.
+	// Set describes the signers in the set that the destination verifies against.
 	Set *Signers `json:"validators,omitempty"`
-	// NextEpoch is what changes the outcome, for EpochBehind.
+	// NextEpoch is set for EpochBehind: the epoch that accepts the message.
 	NextEpoch *NextEpoch `json:"nextEpoch,omitempty"`
-	// ExpiresAt is set if the message is deliverable, but not against the set that the next epoch would have: from then on
-	// one more block may accept it.
+	// ExpiresAt is set if the message is deliverable now, but not in the next epoch. After that time, only one more block
+	// may accept it.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// Err is why the outcome is Unknown, else nil.
 	Err error `json:"-"`
@@ -125,7 +125,7 @@ type Signers struct {
 	SubnetID     ids.ID `json:"signingSubnetId"`
 	PChainHeight uint64 `json:"pChainHeight,string"`
 	Signers      int    `json:"signers"`
-	// Weight is what they carry of TotalWeight. TargetWeight is what the destination wants.
+	// Weight is the weight of the signers, of TotalWeight. TargetWeight is what the destination requires.
 	Weight       uint64 `json:"weight,string"`
 	TargetWeight uint64 `json:"targetWeight,string"`
 	TotalWeight  uint64 `json:"totalWeight,string"`
@@ -135,8 +135,8 @@ type Signers struct {
 type NextEpoch struct {
 	// PChainHeight is the height that the epoch has to reach, or an earlier one with the same set.
 	PChainHeight uint64 `json:"pChainHeight,string"`
-	// NotBefore is from when on a block can seal the present epoch; it may be past.
+	// NotBefore is the earliest time of a block that seals the present epoch; it may be past.
 	NotBefore time.Time `json:"notBefore"`
-	// Blocks have to be made from then on before the one with the message.
+	// Blocks is the number of blocks that must come from then on before the one with the message.
 	Blocks int `json:"blocks"`
 }

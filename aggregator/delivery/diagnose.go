@@ -20,7 +20,7 @@ func (k *check) refuse(code Code, format string, args ...any) {
 	k.Deliverable, k.Code, k.Detail = &no, code, fmt.Sprintf(format, args...)
 }
 
-// failure is a question that the upstream node did not answer.
+// failure is a call that the upstream node did not answer.
 type failure struct {
 	doing string
 	err   error
@@ -119,7 +119,7 @@ func (k *check) diagnose(ctx context.Context, set *validators.Set, verdict *aggr
 	return nil
 }
 
-// whose says what the P-Chain height is at which the destination verifies.
+// whose describes the P-Chain height at which the destination verifies.
 func (k *check) whose() string {
 	switch {
 	case k.fresh:
@@ -130,7 +130,7 @@ func (k *check) whose() string {
 	return fmt.Sprintf("that of its epoch %d", k.epoch.Number)
 }
 
-// resign says how to sign the message for the destination as it is now.
+// resign returns how to sign the message for the present state of the destination.
 func (k *check) resign(set *validators.Set) string {
 	text := "Sign the message again with verifyingBlockchainId " + k.req.DestinationID.String()
 	switch {

@@ -58,6 +58,7 @@ type world struct {
 	fail         map[string]error // by method
 	calls        map[string]int
 	heights      []uint64      // of the blocks that were asked for
+	lag          uint64        // of the node's height
 	asking, most int           // for blocks at the same time
 	slow         time.Duration // an answer to BlockByHeight takes so long
 	onSign       func(aggregator.Request) error
@@ -76,13 +77,10 @@ func newWorld(t testing.TB) *world {
 }
 
 // deriver knows the record only if it is asked to.
-func (w *world) deriver(withRecord bool, change ...func(*Options)) *Deriver {
+func (w *world) deriver(withRecord bool) *Deriver {
 	o := Options{NetworkID: networkID, Node: w, Chains: w, Signer: (*quorum)(w)}
 	if withRecord {
-		o.Record = (*record)(w)
-	}
-	for _, f := range change {
-		f(&o)
+		o.Index = (*record)(w)
 	}
 	return New(o)
 }
@@ -207,7 +205,7 @@ func (w *world) L1Validator(_ context.Context, validationID ids.ID) (*node.L1Val
 }
 
 func (w *world) Height(context.Context) (uint64, error) {
-	return w.chain.Next() - 1, w.called("Height")
+	return w.chain.Next() - 1 - w.lag, w.called("Height")
 }
 
 func (w *world) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {
@@ -257,7 +255,7 @@ func (w *world) EpochHeight(_ context.Context, blockchainID ids.ID) (uint64, err
 	return 0, fmt.Errorf("%w %s", validators.ErrUnknownBlockchain, blockchainID)
 }
 
-// record is the world's Record.
+// record is the world's Index.
 type record world
 
 func (r *record) Transaction(_ context.Context, txID ids.ID) (*pchain.L1Transaction, error) {

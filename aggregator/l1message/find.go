@@ -27,19 +27,21 @@ import (
 type transaction struct {
 	id    ids.ID
 	event pchain.L1Event
+	// height is the P-Chain height; 0 if the index does not have the transaction.
+	height uint64
 	// manager is the blockchain that sent a registration or weight change; nil if the index does not have it.
 	manager *ids.ID
 }
 
 // find looks a transaction up, in the index first.
 func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
-	if d.record != nil {
-		recorded, err := d.record.Transaction(ctx, txID)
+	if d.index != nil {
+		indexed, err := d.index.Transaction(ctx, txID)
 		if err != nil {
-			return nil, fmt.Errorf("reading the record of transaction %s: %w", txID, err)
+			return nil, fmt.Errorf("reading the index of transaction %s: %w", txID, err)
 		}
-		if recorded != nil {
-			return &transaction{id: txID, event: recorded.Event}, nil
+		if indexed != nil {
+			return &transaction{id: txID, event: indexed.Event, height: indexed.Height}, nil
 		}
 	}
 	if until, ok := d.unknown.Get(txID); ok && time.Now().Before(until) {
@@ -110,14 +112,14 @@ func (d *Deriver) fetch(ctx context.Context, txID ids.ID) (*transaction, error) 
 // maxInitial is the maximum number of initial validators that proof tries if it knows only the subnet.
 const maxInitial = 4096
 
-// proof finds the justification that a removed validator cannot be registered again: the message that registered it, or
-// its index in the conversion. The validation ID, which is their hash, verifies both.
+// proof returns the justification for a message that a validator was removed: the message that registered it, or its
+// index in the conversion. The validation ID is the hash of either, so a wrong one is detected.
 func (d *Deriver) proof(ctx context.Context, tx *transaction, validationID ids.ID) (*platformvm.L1ValidatorRegistrationJustification, error) {
-	if d.record != nil {
-		v, err := d.record.Validation(ctx, validationID)
+	if d.index != nil {
+		v, err := d.index.Validation(ctx, validationID)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("reading the record of validator %s: %w", validationID, err)
+			return nil, fmt.Errorf("reading the index of validator %s: %w", validationID, err)
 		case v != nil && v.Registration != nil:
 			return registrationProof(v.Registration.Message), nil
 		case v != nil:
@@ -184,13 +186,13 @@ func (d *Deriver) search(ctx context.Context, validationID ids.ID) (*platformvm.
 	if end > d.searchBlocks {
 		first = end - d.searchBlocks // down to this one
 	}
-	if d.record != nil {
-		next, err := d.record.Height(ctx)
+	if d.index != nil {
+		next, err := d.index.Height(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("reading the record's height: %w", err)
+			return nil, fmt.Errorf("reading the height of the index: %w", err)
 		}
 		if next < first {
-			return nil, &aggregator.Error{Code: CodeNotIndexed, Message: fmt.Sprintf("the record of P-Chain blocks, which would have the registration of validator %s, is catching up (at height %d of %d); ask again later", validationID, next, tip)}
+			return nil, &aggregator.Error{Code: CodeNotIndexed, Message: fmt.Sprintf("the index of P-Chain blocks, which would have the registration of validator %s, is catching up (at height %d of %d); ask again later", validationID, next, tip)}
 		}
 		first = max(first, next)
 	}
@@ -213,11 +215,11 @@ func (d *Deriver) search(ctx context.Context, validationID ids.ID) (*platformvm.
 		end = start
 	}
 	where := fmt.Sprintf("in the node's newest %d blocks, down to height %d", tip+1-first, first)
-	if d.record != nil {
-		where = "on the record of P-Chain blocks, which begins later"
+	if d.index != nil {
+		where = "in the index of P-Chain blocks, which begins later"
 	}
 	return nil, &aggregator.Error{Code: CodeRegistrationNotFound, Message: fmt.Sprintf(
-		"txHash: the transaction removed validator %s, but what registered it, and would prove the removal, is not %s; POST the message with a justification made of the RegisterL1Validator message, or of the subnet ID and the index in the conversion", validationID, where)}
+		"txHash: the transaction removed validator %s, but its registration, which justifies the removal message, is not %s; POST the message with a justification made of the RegisterL1Validator message, or of the subnet ID and the index in the conversion", validationID, where)}
 }
 
 // searchRange searches the blocks from start until, not including, end.

@@ -38,9 +38,9 @@ type Node interface {
 	BlockByHeight(ctx context.Context, height uint64) ([]byte, error)
 }
 
-// Record reads the index of P-Chain blocks. The index may lag behind the node and may begin later than the chain: nil
+// Index reads the index of P-Chain blocks. The index may lag behind the node and may begin later than the chain: nil
 // means that it lacks the data.
-type Record interface {
+type Index interface {
 	Transaction(ctx context.Context, txID ids.ID) (*pchain.L1Transaction, error)
 	Validation(ctx context.Context, validationID ids.ID) (*pchain.Validation, error)
 	Conversion(ctx context.Context, subnetID ids.ID) (*pchain.L1Transaction, error)
@@ -67,18 +67,16 @@ type Options struct {
 	Node      Node
 	Chains    Chains
 	Signer    Signer
-	// Record may be nil. Then the Deriver searches the node's newest blocks for the registration of a removed
+	// Index may be nil. Then the Deriver searches the node's newest blocks for the registration of a removed
 	// validator, and errors do not name newer weight changes.
-	Record Record
-	// SearchBlocks limits that search; 0 means DefaultSearchBlocks. With a Record, it is the maximum lag of the index
-	// behind the node.
-	SearchBlocks uint64
+	Index Index
 	// Log may be nil.
 	Log *slog.Logger
 }
 
-// DefaultSearchBlocks takes a few seconds with a nearby node.
-const DefaultSearchBlocks = 2048
+// searchBlocks limits the search of a Deriver. With an Index, it is the maximum lag of the index behind the node. It takes
+// a few seconds with a nearby node.
+const searchBlocks = 2048
 
 // Deriver derives messages from the transactions of one network. It is safe for concurrent use and starts no goroutines
 // that outlive a call.
@@ -87,7 +85,7 @@ type Deriver struct {
 	node      Node
 	chains    Chains
 	signer    Signer
-	record    Record
+	index     Index
 	log       *slog.Logger
 
 	searchBlocks uint64
@@ -110,14 +108,11 @@ func New(o Options) *Deriver {
 		node:         o.Node,
 		chains:       o.Chains,
 		signer:       o.Signer,
-		record:       o.Record,
+		index:        o.Index,
 		log:          o.Log,
-		searchBlocks: o.SearchBlocks,
+		searchBlocks: searchBlocks,
 		searching:    make(chan struct{}, 1),
 		unknown:      bounded.New(bounded.Options[ids.ID, time.Time]{Entries: maxUnknown}),
-	}
-	if d.searchBlocks == 0 {
-		d.searchBlocks = DefaultSearchBlocks
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -209,7 +204,7 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	case *pchain.Conversion:
 		return conversion(event)
 	case *pchain.Registration:
-		gone, err := d.isGone(ctx, event.ValidationID)
+		gone, err := d.isGone(ctx, tx, event.ValidationID)
 		if err != nil {
 			return statement{}, err
 		}
@@ -225,7 +220,7 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 			}
 			return removed(event.ValidationID, proof)
 		}
-		if err := d.checkLatest(ctx, tx.id, event); err != nil {
+		if err := d.checkLatest(ctx, tx, event); err != nil {
 			return statement{}, err
 		}
 		return weight(event)
@@ -234,24 +229,43 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	}
 }
 
-// isGone reports whether a registered validator has been removed, according to the index or else to the node. The index
-// comes first because the node may lag behind.
-func (d *Deriver) isGone(ctx context.Context, validationID ids.ID) (bool, error) {
+// isGone reports whether the validator that tx registered has been removed, according to the index or else to the node.
+// The index comes first because the node may lag behind.
+func (d *Deriver) isGone(ctx context.Context, tx *transaction, validationID ids.ID) (bool, error) {
 	latest, err := d.latestChange(ctx, validationID)
 	if err != nil || latest != nil && latest.Weight == 0 {
 		return err == nil, err
 	}
-	current, err := d.node.L1Validator(ctx, validationID)
-	if err != nil {
-		return false, aggregator.NodeFailure(ctx, err)
+	current, err := d.current(ctx, tx, validationID)
+	return current == nil, err
+}
+
+// current returns a validator as the node has it after tx, nil if it has been removed.
+func (d *Deriver) current(ctx context.Context, tx *transaction, validationID ids.ID) (*node.L1Validator, error) {
+	for applied := tx.height == 0; ; applied = true {
+		current, err := d.node.L1Validator(ctx, validationID)
+		if err != nil {
+			return nil, aggregator.NodeFailure(ctx, err)
+		}
+		if current != nil || applied {
+			return current, nil
+		}
+		// A node that lags behind the index does not have the validator yet. One that has applied tx is asked again, because
+		// it may have done so since.
+		height, err := d.node.Height(ctx)
+		if err != nil {
+			return nil, aggregator.NodeFailure(ctx, err)
+		}
+		if height < tx.height {
+			return nil, behind(tx.id)
+		}
 	}
-	return current == nil, nil
 }
 
 // checkLatest returns an error if a newer change of the validator's weight was accepted, because validators sign only
 // the latest one. The index may know of it before the node does; otherwise an outdated cached signature would be
 // returned.
-func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.WeightChange) error {
+func (d *Deriver) checkLatest(ctx context.Context, tx *transaction, change *pchain.WeightChange) error {
 	newer, err := d.newerChange(ctx, change)
 	if err != nil {
 		return err
@@ -259,9 +273,9 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 	if newer != nil {
 		return superseded(change, nil, newer)
 	}
-	current, err := d.node.L1Validator(ctx, change.ValidationID)
+	current, err := d.current(ctx, tx, change.ValidationID)
 	if err != nil {
-		return aggregator.NodeFailure(ctx, err)
+		return err
 	}
 	next := change.Nonce + 1
 	switch {
@@ -273,7 +287,7 @@ func (d *Deriver) checkLatest(ctx context.Context, txID ids.ID, change *pchain.W
 		return superseded(change, current, newer)
 	case current.MinNonce < next:
 		// Requests go to several nodes in turn, and one may lag behind another.
-		return behind(txID)
+		return behind(tx.id)
 	case current.Weight != change.Weight:
 		return &aggregator.Error{Code: aggregator.CodeNodeFaulty, Message: "the upstream node contradicts itself about the validator's weight; try again, or check the node",
 			Err: fmt.Errorf("validator %s: nonce %d set weight %d, the node says %d", change.ValidationID, change.Nonce, change.Weight, current.Weight)}
@@ -292,12 +306,12 @@ func (d *Deriver) newerChange(ctx context.Context, change *pchain.WeightChange) 
 
 // latestChange returns the latest indexed weight change of a validator, or nil.
 func (d *Deriver) latestChange(ctx context.Context, validationID ids.ID) (*pchain.L1WeightChange, error) {
-	if d.record == nil {
+	if d.index == nil {
 		return nil, nil
 	}
-	v, err := d.record.Validation(ctx, validationID)
+	v, err := d.index.Validation(ctx, validationID)
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of validator %s: %w", validationID, err)
+		return nil, fmt.Errorf("reading the index of validator %s: %w", validationID, err)
 	}
 	if v == nil {
 		return nil, nil
@@ -318,9 +332,9 @@ func (d *Deriver) manager(ctx context.Context, tx *transaction) (ids.ID, error) 
 		return ids.Empty, err
 	}
 	if known {
-		c, err := d.record.Conversion(ctx, subnetID)
+		c, err := d.index.Conversion(ctx, subnetID)
 		if err != nil {
-			return ids.Empty, fmt.Errorf("reading the record of L1 %s: %w", subnetID, err)
+			return ids.Empty, fmt.Errorf("reading the index of L1 %s: %w", subnetID, err)
 		}
 		if c != nil {
 			if event, ok := c.Event.(*pchain.Conversion); ok {
@@ -342,9 +356,9 @@ func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID id
 	case *pchain.Registration:
 		return event.SubnetID, true, nil
 	case *pchain.WeightChange:
-		v, err := d.record.Validation(ctx, event.ValidationID)
+		v, err := d.index.Validation(ctx, event.ValidationID)
 		if err != nil {
-			return ids.Empty, false, fmt.Errorf("reading the record of validator %s: %w", event.ValidationID, err)
+			return ids.Empty, false, fmt.Errorf("reading the index of validator %s: %w", event.ValidationID, err)
 		}
 		if v != nil {
 			return v.SubnetID, true, nil
@@ -409,7 +423,7 @@ func registered(validationID ids.ID) (statement, error) {
 	return statement{payload: m}, nil
 }
 
-// removed returns the statement that a validator can never be registered again; proof justifies it.
+// removed returns the statement that a validator can never be registered again, with its justification.
 func removed(validationID ids.ID, proof *platformvm.L1ValidatorRegistrationJustification) (statement, error) {
 	m, err := message.NewL1ValidatorRegistration(validationID, false)
 	if err != nil {

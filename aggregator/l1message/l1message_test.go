@@ -330,6 +330,29 @@ func TestNodeThatLagsBehindTheRecord(t *testing.T) {
 	require.Equal(t, want.Bytes(), req.Message.Bytes(), "got a message that the validator is registered")
 }
 
+// A node that has not applied a registration does not know the validator: that is no removal.
+func TestNodeThatHasNotAppliedTheRegistration(t *testing.T) {
+	w := newWorld(t)
+	w.convert(1)
+	registration, order := w.register(1)
+	id := order.ValidationID()
+	applied := w.validators[id]
+	d := w.deriver(true)
+	for _, event := range []string{"registration", "change"} {
+		txID := registration
+		if event == "change" {
+			txID = w.setWeight(id, 0, 9)
+		}
+		w.lag = 1
+		delete(w.validators, id)
+		requireRefused(t, d, txID, CodeProcessing, "not applied")
+		w.lag = 0
+		w.validators[id] = applied
+	}
+	delete(w.validators, id) // removed in a block that the record lacks
+	w.requireFrom(t, d, registration, saidRegistered(t, id, false))
+}
+
 // A record that lags behind: the blocks it lacks are searched.
 func TestRecordThatLagsBehind(t *testing.T) {
 	w := newWorld(t)
@@ -362,7 +385,8 @@ func TestRecordThatLagsBehind(t *testing.T) {
 	}
 	w.next = reached
 	// Too far behind for a search.
-	requireRefused(t, w.deriver(true, func(o *Options) { o.SearchBlocks = 50 }), removal, CodeNotIndexed, "catching up", "ask again")
+	d.searchBlocks = 50
+	requireRefused(t, d, removal, CodeNotIndexed, "catching up", "ask again")
 }
 
 func TestSearch(t *testing.T) {
@@ -385,7 +409,8 @@ func TestSearch(t *testing.T) {
 	t.Run("the end of its reach", func(t *testing.T) {
 		for reach, found := range map[uint64]bool{passed + 2: true, passed + 1: false, 1: false} {
 			w, removal, order := story(t)
-			d := w.deriver(false, func(o *Options) { o.SearchBlocks = reach })
+			d := w.deriver(false)
+			d.searchBlocks = reach
 			if found {
 				w.requireFrom(t, d, removal, saidRegistered(t, order.ValidationID(), false))
 			} else {

@@ -201,7 +201,7 @@ func issues(body []byte) bool {
 }
 
 // repeatable reports whether body, a call or a batch, only reads, so that a second node may
-// get it too. What is not a call is repeatable: nodes refuse it.
+// get it too. It is also true if body is neither: nodes refuse it.
 func repeatable(body []byte) bool {
 	return !slices.ContainsFunc(methodsOf(body), func(name string) bool { return !reads(name) })
 }

@@ -141,8 +141,8 @@ type endpoint struct {
 	workedAt time.Time // guarded by mu; when it answered last
 	failing  time.Time // guarded by mu; when the first call after the last one that worked failed; zero while it works
 	failures int       // guarded by mu; calls that failed since then
-	told     bool      // guarded by mu; whether the log has this failure
-	toldAt   time.Time // guarded by mu; when a failure was logged last
+	logged   bool      // guarded by mu; whether this failure was logged
+	loggedAt time.Time // guarded by mu; when a failure was logged last
 	// heldUntil is when the endpoint may be asked again, as it said (Retry-After).
 	heldUntil time.Time          // guarded by mu
 	absent    map[string]absence // by path and method; guarded by mu
@@ -340,8 +340,8 @@ const (
 	// how long.
 	sporadicCalls = 3
 	sporadic      = time.Second
-	// tellAgain is the least time between two log lines about failures of an endpoint.
-	tellAgain = time.Minute
+	// logAgain is the least time between two log lines about failures of an endpoint.
+	logAgain = time.Minute
 )
 
 // failed notes that the endpoint did not answer. It logs the first failure, but not that of
@@ -355,12 +355,12 @@ func (e *endpoint) failed(log *slog.Logger, err error) {
 		e.failing = now
 	}
 	e.failures++
-	tell := !e.told && (e.failures > sporadicCalls && now.Sub(e.failing) >= sporadic || !errors.As(err, &busy)) && (e.toldAt.IsZero() || now.Sub(e.toldAt) >= tellAgain)
-	if tell {
-		e.told, e.toldAt = true, now
+	show := !e.logged && (e.failures > sporadicCalls && now.Sub(e.failing) >= sporadic || !errors.As(err, &busy)) && (e.loggedAt.IsZero() || now.Sub(e.loggedAt) >= logAgain)
+	if show {
+		e.logged, e.loggedAt = true, now
 	}
 	e.mu.Unlock()
-	if tell {
+	if show {
 		log.Warn("upstream node fails", slog.String("node", e.name), slog.Any("error", err))
 	}
 }
@@ -368,8 +368,8 @@ func (e *endpoint) failed(log *slog.Logger, err error) {
 // works notes that the endpoint answered. It logs the end of a failure that was logged.
 func (e *endpoint) works(log *slog.Logger) {
 	e.mu.Lock()
-	back := e.told
-	e.failedAt, e.failing, e.failures, e.told = time.Time{}, time.Time{}, 0, false
+	back := e.logged
+	e.failedAt, e.failing, e.failures, e.logged = time.Time{}, time.Time{}, 0, false
 	e.workedAt = time.Now()
 	e.mu.Unlock()
 	if back {

@@ -34,7 +34,8 @@ func (e *endpoint) lacks(call string) *RPCError {
 }
 
 // noteOffer remembers from the result of a call whether the endpoint offers it. It logs one line when the endpoint is
-// found not to offer the call, and one when it does offer it again.
+// found not to offer a method, and one when it does offer the call again. The line has no path, so the same method at
+// another path gets none: clients choose some of the paths.
 func (e *endpoint) noteOffer(log *slog.Logger, call string, err error) {
 	var refusal *RPCError
 	missing := errors.As(err, &refusal) && refusal.missing()
@@ -43,20 +44,26 @@ func (e *endpoint) noteOffer(log *slog.Logger, call string, err error) {
 	}
 	e.mu.Lock()
 	a, known := e.absent[call]
-	switch {
-	case !missing:
-		delete(e.absent, call)
-	case known || len(e.absent) < maxAbsences:
+	logged := known
+	if missing {
+		for other, o := range e.absent {
+			logged = logged || o.refusal.Method == refusal.Method
+			if !known && len(e.absent) >= maxAbsences {
+				delete(e.absent, other)
+			}
+		}
 		a.refusal, a.life = refusal, min(max(2*a.life, firstAbsence), longestAbsence)
 		a.until = time.Now().Add(a.life)
 		if e.absent == nil {
 			e.absent = make(map[string]absence)
 		}
 		e.absent[call] = a
+	} else {
+		delete(e.absent, call)
 	}
 	e.mu.Unlock()
 	switch {
-	case missing && !known:
+	case missing && !logged:
 		log.Warn("upstream node does not offer a method", slog.String("node", e.name), slog.String("method", refusal.Method), slog.Any("error", err))
 	case !missing && known:
 		log.Info("upstream node offers a method again", slog.String("node", e.name), slog.String("method", call))

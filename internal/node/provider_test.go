@@ -134,6 +134,24 @@ func TestRefusedMethodIsRemembered(t *testing.T) {
 	}
 }
 
+// Clients choose the blockchain of an epoch. They neither fill the memory of absent methods nor the log.
+func TestRefusedPathsOfClients(t *testing.T) {
+	p := &provider{answer: func(string, string) reply { return reply{status: 403, body: "forbidden"} }}
+	c := p.client(t, Options{Endpoints: []string{"http://a"}})
+	for i := range maxAbsences + 1 {
+		_, err := c.CurrentEpoch(t.Context(), ids.ID{1, byte(i >> 8), byte(i)})
+		require.Error(t, err)
+	}
+	require.Len(t, p.take(), maxAbsences+1)
+	require.Equal(t, 1, strings.Count(p.log.String(), "\n"), "one line")
+	require.Len(t, c.endpoints[0].absent, maxAbsences)
+	for range 2 {
+		_, err := c.Height(t.Context())
+		require.Error(t, err)
+	}
+	require.Len(t, p.take(), 1, "the next absent method is remembered")
+}
+
 // Without another node the refusal is the answer, at once.
 func TestRefusedMethodOfASingleNode(t *testing.T) {
 	p := &provider{answer: func(string, string) reply { return reply{status: 403, body: "forbidden"} }}

@@ -11,7 +11,7 @@ import (
 // it, so that they do not delay the service's own.
 type Rate struct{ all, clients *rate.Limiter }
 
-// NewRate returns a Rate of a number of calls a second, of which as many may be made at once.
+// NewRate returns a Rate that allows perSecond calls a second, also all at once.
 func NewRate(perSecond int) *Rate {
 	part := float64(perSecond) * share / (share + 1)
 	return &Rate{all: rate.NewLimiter(rate.Limit(perSecond), perSecond), clients: rate.NewLimiter(rate.Limit(part), max(1, int(part)))}

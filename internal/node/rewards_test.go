@@ -198,7 +198,7 @@ func FuzzLedgerCalls(f *testing.F) {
 		if err == nil && b.Height != 7 {
 			t.Errorf("got block %d", b.Height)
 		}
-		containers, err := c.Containers(t.Context(), XChainTxs, 7, 2)
+		containers, err := c.Containers(t.Context(), XChainBlocks, 7, 2)
 		check(err)
 		if err == nil && (len(containers) == 0 || len(containers) > 2 || containers[0].Index != 7) {
 			t.Errorf("got %d containers", len(containers))

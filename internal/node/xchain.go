@@ -19,10 +19,6 @@ const (
 	PChainBlocks Index = "P/block"
 	XChainBlocks Index = "X/block"
 	CChainBlocks Index = "C/block"
-	// XChainTxs and XChainVertices are from before the X-Chain had blocks. They are empty on
-	// networks whose X-Chain always had blocks.
-	XChainTxs      Index = "X/tx"
-	XChainVertices Index = "X/vtx"
 )
 
 func (i Index) path() string { return "/ext/index/" + string(i) }

@@ -16,7 +16,7 @@ func TestContainers(t *testing.T) {
 		return `{"id":"` + ids.ID{1}.String() + `","bytes":"` + hexOf(t, bytes) + `","timestamp":"2026-01-02T03:04:05.000000006Z","encoding":"hex","index":"` + index + `"}`
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	for _, index := range []Index{PChainBlocks, XChainBlocks, CChainBlocks, XChainTxs, XChainVertices} {
+	for _, index := range []Index{PChainBlocks, XChainBlocks, CChainBlocks} {
 		path := "/ext/index/" + string(index)
 		c := newClient(t, methods(t, map[string]string{
 			path + " index.getContainerRange": `{"containers":[` + container("7", "seven") + `,` + container("8", "eight") + `]}`,
@@ -45,13 +45,13 @@ func TestContainers(t *testing.T) {
 		"no bytes":       {`{"result":{"containers":[{"index":"7","encoding":"hex"}]}}`, ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := one(t, 200, test.body).Containers(t.Context(), XChainTxs, 7, 5)
+			got, err := one(t, 200, test.body).Containers(t.Context(), XChainBlocks, 7, 5)
 			require.ErrorIs(t, err, test.want, "got %v", got)
 		})
 	}
-	_, err := one(t, 200, refusal("no containers have been accepted")).LastContainer(t.Context(), XChainVertices)
+	_, err := one(t, 200, refusal("no containers have been accepted")).LastContainer(t.Context(), XChainBlocks)
 	require.ErrorIs(t, err, ErrBeyondTip)
-	_, err = one(t, 404, "404 page not found\n").LastContainer(t.Context(), XChainVertices)
+	_, err = one(t, 404, "404 page not found\n").LastContainer(t.Context(), XChainBlocks)
 	var refused *RPCError
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.NotOffered())

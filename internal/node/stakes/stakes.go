@@ -135,7 +135,7 @@ func (c *Cache) of(ctx context.Context, v Validator, wanted []ids.ID) *nodeReply
 		height := c.height()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
-		a := &nodeReply{height: height, at: time.Now()}
+		a := &nodeReply{height: height}
 		all, err := c.node.CurrentStakes(ctx, v.SubnetID, v.NodeID)
 		if err != nil {
 			a.err = fmt.Errorf("reading the rewards of %s: %w", v.NodeID, err)

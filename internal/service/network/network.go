@@ -242,7 +242,7 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 		if err := n.buildIndex(o, metrics, recorded); err != nil {
 			return err
 		}
-		derive.Record = n.record
+		derive.Index = n.record
 	}
 	n.Messages = l1message.New(derive)
 	n.ahead, err = newAheadWork(n, o, metrics, recorded)
