@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -299,7 +300,8 @@ func (w *Worker) follow(ctx context.Context, chain string) {
 	}
 }
 
-// advance finds the events of a chain up to its tip.
+// advance finds the events of a chain up to its tip, for at most followTime, so that the next call sees a new tip and
+// new webhooks.
 func (w *Worker) advance(ctx context.Context, chain string) error {
 	source, ok := w.source(chain)
 	if !ok {
@@ -310,7 +312,7 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 		return nil
 	}
 	hooks := w.on(chain)
-	for ctx.Err() == nil {
+	for begin := time.Now(); ctx.Err() == nil && time.Since(begin) < followTime; {
 		group, height, err := behind(ctx, hooks, tip)
 		if err != nil || len(group) == 0 {
 			return err
@@ -328,25 +330,37 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 	return nil
 }
 
-// behind returns the webhooks that are furthest behind, and the height that they search next. Webhooks whose outbox is
-// full wait. There is no webhook if all have reached the tip.
+// nearTip is the number of blocks below the tip within which webhooks come before those further behind.
+const nearTip = 16
+
+// behind returns the webhooks whose turn it is, and the height that they search next. Those near the tip come first, so
+// that a webhook that was held up does not delay others while it catches up. Among either kind, those furthest behind
+// come first. Webhooks whose outbox is full wait. There is no webhook if all have reached the tip.
 func behind(ctx context.Context, hooks []*hook, tip uint64) (group []*hook, height uint64, err error) {
+	var turn [2]uint64 // of group: 0 near the tip, else 1; then the height
 	for _, h := range hooks {
 		if h.ended.Load() {
 			continue
 		}
 		next, room, err := h.position(ctx, h.webhook().From)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, 0, err
-		case !room || next > tip || len(group) > 0 && next > height:
-			continue
-		case len(group) > 0 && next < height:
-			group = group[:0]
 		}
-		group, height = append(group, h), next
+		if !room || next > tip {
+			continue
+		}
+		at := [2]uint64{0, next}
+		if tip-next >= nearTip {
+			at[0] = 1
+		}
+		switch order := slices.Compare(at[:], turn[:]); {
+		case len(group) == 0 || order < 0:
+			group, turn = append(group[:0], h), at
+		case order == 0:
+			group = append(group, h)
+		}
 	}
-	return group, height, nil
+	return group, turn[1], nil
 }
 
 // report writes the messages about the events of a block.
