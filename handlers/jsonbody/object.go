@@ -194,7 +194,9 @@ func (o Object) Uint(name string, most uint64) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		v = json.RawMessage(text)
+		if v = json.RawMessage(text); !json.Valid(v) { // decimal.Integer takes only JSON numbers
+			return 0, apierr.BadRequest("%s must be an integer from 0 to %d, got %q", name, most, apierr.Excerpt(text))
+		}
 	case k == "a string":
 		return 0, apierr.BadRequest("%s must be a JSON number from 0 to %d, got a string; write it without quotes", name, most)
 	default:

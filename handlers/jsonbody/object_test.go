@@ -50,6 +50,16 @@ func TestSpellingsOfFields(t *testing.T) {
 	}
 }
 
+func TestQueryWithoutNumbers(t *testing.T) {
+	for _, text := range []string{".", "-", "e5", "-.e9", "0x", "0ex", "%20", "true", "{}", "\"1\""} {
+		o, err := ParseQuery("n="+text, nil, "n")
+		require.NoError(t, err)
+		_, err = o.Uint("n", 100)
+		require.ErrorContains(t, err, "n must be an integer from 0 to 100, got ", text)
+		requireMistake(t, err)
+	}
+}
+
 func TestQueryWithInvalidEscapes(t *testing.T) {
 	for query, want := range map[string]string{
 		"text=%zz": "text: it has an invalid percent escape", "%zz=1": `invalid percent escape: "%zz"`, "=1": `unknown parameter ""`,
