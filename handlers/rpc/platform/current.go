@@ -17,6 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/rpc"
+	"quorate/internal/node"
 )
 
 // current asks upstream nodes for state that the index does not have, once per height of the chain.
@@ -92,8 +93,10 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		return nil, err
 	}
 	// The request continues when one of its callers leaves.
+	shared, done := node.Outlive(context.WithoutCancel(ctx))
 	coming := c.asking.DoChan(question, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+		defer done()
+		ctx, cancel := context.WithTimeout(shared, answerTimeout)
 		defer cancel()
 		a := &answer{height: c.height(), at: time.Now()}
 		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(*refusal)) {
