@@ -2,6 +2,7 @@ package platform
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -57,4 +58,18 @@ func TestCallerLeavesOthersTheirAnswer(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, budget.Usage().Bytes)
 	})
+}
+
+// TestLimitsAreNoFailureOfTheNode checks that clients whose calls are too many do not read that the node is away.
+func TestLimitsAreNoFailureOfTheNode(t *testing.T) {
+	for fail, want := range map[error]string{
+		node.ErrBusy:   "too many calls to the upstream node are in progress; try again in a moment",
+		node.ErrNoRoom: "the service has as many answers under way as it has room for; try again in a moment",
+	} {
+		u := upstream{release: make(chan struct{}), fail: fmt.Errorf("forwarding: %w", fail)}
+		close(u.release)
+		c := newCurrent(u, "/ext/bc/P", func() uint64 { return 1 }, slog.New(slog.DiscardHandler))
+		_, err := c.answer(t.Context(), "platform.getCurrentSupply", ids.Empty, nil, struct{}{})
+		require.EqualError(t, err, want)
+	}
 }

@@ -122,7 +122,7 @@ func (s *Service) GetTxStatus(r *http.Request, args *platformvm.GetTxStatusArgs,
 		err = json.Unmarshal(result, reply)
 	}
 	if err != nil {
-		if errors.As(err, new(*refusal)) {
+		if errors.As(err, new(rpc.RefusalError)) {
 			return err
 		}
 		*reply = platformvm.GetTxStatusResponse{Status: status.Unknown}
