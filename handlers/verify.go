@@ -62,8 +62,11 @@ func verifyIndex(verify Verify) echo.HandlerFunc {
 				response.Flush()
 			}
 		})
-		if response.Committed {
-			return nil // the log has the error, and the client notices the missing last line
+		if response.Committed { // the client notices the missing last line
+			if err != nil {
+				apierr.Note(c, "verification", apierr.Internal(err))
+			}
+			return nil
 		}
 		if errors.Is(err, ErrNotIndexed) {
 			return apierr.NotFound("network: nothing of %q is recorded here; GET /index tells what is", apierr.Excerpt(c.QueryParam("network")))
