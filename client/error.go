@@ -66,7 +66,7 @@ const (
 	CodeTooManyRounds Code = "TOO_MANY_ROUNDS"
 	// CodeTooManyStreams: the client has as many streams as it may.
 	CodeTooManyStreams Code = "TOO_MANY_STREAMS"
-	// CodeEventsGone: the events after a cursor are not kept any more.
+	// CodeEventsGone: the events after a cursor are not stored any more.
 	CodeEventsGone Code = "EVENTS_GONE"
 	// CodeBusy: the service signs as many messages at a time as it may.
 	CodeBusy Code = "BUSY"

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrNotIndexed reports that a network has no index, or none yet.
-var ErrNotIndexed = errors.New("its chains are not recorded")
+var ErrNotIndexed = errors.New("its chains are not indexed")
 
 // MostVerifiedAddresses is the maximum number of addresses that are compared with the upstream node.
 const MostVerifiedAddresses = 1_000_000
@@ -69,7 +69,7 @@ func verifyIndex(verify Verify) echo.HandlerFunc {
 			return nil
 		}
 		if errors.Is(err, ErrNotIndexed) {
-			return apierr.NotFound("network: nothing of %q is recorded here; GET /index tells what is", apierr.Excerpt(c.QueryParam("network")))
+			return apierr.NotFound("network: no chain of %q is indexed here; GET /index lists those that are", apierr.Excerpt(c.QueryParam("network")))
 		}
 		return err
 	}

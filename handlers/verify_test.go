@@ -38,7 +38,7 @@ func TestVerifyIndex(t *testing.T) {
 		require.Equal(t, status, w.Code, query)
 		require.Contains(t, w.Body.String(), message)
 	}
-	requireRefusal("network=other", 404, `network: nothing of \"other\" is recorded here`)
+	requireRefusal("network=other", 404, `network: no chain of \"other\" is indexed here`)
 	requireRefusal("network=fuji&addresses=-1", 400, `addresses: must be an integer from 0 to `)
 	requireRefusal("network=fuji&seed=x", 400, `seed: must be 20 bytes`)
 }

@@ -86,8 +86,8 @@ func New(o Options) (*Guard, error) {
 	for _, reason := range []string{"key", "rate", "day"} {
 		g.refused.WithLabelValues(reason)
 	}
-	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are good."}, func() float64 { return float64(g.keys.count()) })
-	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client addresses whose use is remembered."}, func() float64 { return float64(g.addresses.Len()) })
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are not revoked."}, func() float64 { return float64(g.keys.count()) })
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client IP addresses whose use is counted."}, func() float64 { return float64(g.addresses.Len()) })
 	return g, nil
 }
 

@@ -45,7 +45,7 @@ func newNetwork(name string, n Network) (*network, error) {
 		return &network{Network: n}, nil
 	}
 	if n.Progress == nil || n.XChainID == ids.Empty || n.CChainID == ids.Empty || n.AVAXAssetID == ids.Empty {
-		return nil, errors.New("the IDs of its chains and of AVAX, and the progress of its records, are required")
+		return nil, errors.New("the IDs of its chains and of AVAX, and the progress of its indexes, are required")
 	}
 	return &network{
 		Network: n, shown: networks.DisplayName(name), hrp: constants.GetHRP(n.NetworkID),

@@ -39,7 +39,7 @@ func TestSpellingsOfFields(t *testing.T) {
 				got, err = o.Uint("pchain-height", 100)
 			}
 			if tt.fail != "" {
-				member := map[string]string{"the request body": "member", "the query": "parameter"}[where]
+				member := map[string]string{"the request body": "field", "the query": "parameter"}[where]
 				require.ErrorContains(t, err, strings.NewReplacer("the REQUEST", where, "MEMBER", member).Replace(tt.fail), "%s: %s %s", where, tt.body, tt.query)
 				requireMistake(t, err)
 				continue

@@ -225,8 +225,8 @@ func (r *request) forward() (*node.Forwarded, error) {
 // Unanswered returns the error for the client if an Upstream failed with err to answer a method. It logs err unless
 // clients cause it.
 func Unanswered(log *slog.Logger, method string, err error) error {
-	if told := RefusalError(""); errors.As(err, &told) {
-		return told
+	if refused := RefusalError(""); errors.As(err, &refused) {
+		return refused
 	}
 	if text, ok := limited(err); ok {
 		return errors.New(text)

@@ -122,7 +122,7 @@ func New(o Options) *Chain {
 // Failed logs that the index cannot be read and returns the error that forwards the call to upstream nodes.
 func (c *Chain) Failed(ctx context.Context, err error) error {
 	if !errors.Is(err, rpc.ErrForward) && ctx.Err() == nil {
-		c.Log.Error("what is recorded of a chain cannot be read; asking a node", slog.String("chain", c.Name), slog.Any("error", err))
+		c.Log.Error("the index of a chain cannot be read; asking an upstream node", slog.String("chain", c.Name), slog.Any("error", err))
 	}
 	return rpc.ErrForward
 }
