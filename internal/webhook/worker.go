@@ -399,10 +399,10 @@ func (w *Worker) send(ctx context.Context, h *hook) {
 		switch {
 		case err == nil && m == nil:
 			wait = -1
-		case err == nil && time.Until(m.due) > 0:
-			wait = time.Until(m.due)
 		case err == nil:
-			if err = w.deliver(ctx, h, m); err == nil {
+			if due := time.Until(m.due); due > 0 {
+				wait = due
+			} else if err = w.deliver(ctx, h, m); err == nil {
 				failing = false
 				continue
 			}
