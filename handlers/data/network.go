@@ -18,7 +18,7 @@ import (
 	"quorate/handlers/reply"
 )
 
-// network is a network under one of its names.
+// network is a Network under one of its names.
 type network struct {
 	Network
 	// shown is its name in answers: the one of the path, but fuji for testnet.

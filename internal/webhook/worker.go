@@ -70,7 +70,7 @@ type Worker struct {
 
 	mu    sync.Mutex
 	hooks map[string]*hook // active webhooks by ID; guarded by mu
-	// followers end by their functions, by chain; guarded by mu.
+	// followers has the function that ends the follower of each chain; guarded by mu.
 	followers map[string]context.CancelFunc
 }
 
@@ -152,7 +152,7 @@ const (
 	followTime = 500 * time.Millisecond
 )
 
-// Run works until ctx ends. It waits for all that it started.
+// Run works until ctx ends, and waits for the goroutines that it started.
 func (w *Worker) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer w.client.CloseIdleConnections()
@@ -191,7 +191,7 @@ func (w *Worker) forget() {
 	clear(w.followers)
 }
 
-// reload starts what new webhooks need and ends what inactive ones had.
+// reload starts senders and followers for new webhooks and ends those of inactive ones.
 func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 	all, err := w.book.all(ctx)
 	if err != nil {
@@ -240,7 +240,7 @@ func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// end ends what webhooks and chains other than those given had.
+// end ends the senders of webhooks and the followers of chains that are not given.
 func (w *Worker) end(active, chains map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
