@@ -52,7 +52,7 @@ type Options struct {
 	// HTTPClient sends the requests. Nil means an http.Client of the client's own, with a limit
 	// of 5 minutes for each request. Redirects are not followed in either case.
 	HTTPClient *http.Client
-	// Attempts is the number of times that a call sends its request at most; 0 means 5, and 1
+	// Attempts is the maximum number of times that a call sends its request; 0 means 5, and 1
 	// means no repetition.
 	Attempts int
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Delivery says whether a blockchain would accept a signed message in its next block. It knows
-// nothing of what the receiving contract does. Fields that the service did not find out are nil.
+// nothing of what the receiving contract does. Fields that the service does not know are nil.
 type Delivery struct {
 	// Deliverable is nil if that is unknown.
 	Deliverable *bool        `json:"deliverable"`
@@ -19,7 +19,7 @@ type Delivery struct {
 	// Epoch is that of the next block.
 	Epoch *Epoch `json:"epoch"`
 	Rules *Rules `json:"rules"`
-	// Validators is what the signers are in the set that the destination verifies against.
+	// Validators describes the signers in the set that the destination verifies against.
 	Validators *DestinationSigners `json:"validators"`
 	// NextEpoch says when the message becomes deliverable, for DeliveryEpochBehind.
 	NextEpoch *NextEpoch `json:"nextEpoch"`
@@ -52,11 +52,11 @@ type Epoch struct {
 	Number       uint64    `json:"number,string"`
 	PChainHeight uint64    `json:"pChainHeight,string"`
 	StartTime    time.Time `json:"startTime"`
-	// EndTime is from when on a block ends the epoch. The block itself still belongs to it.
+	// EndTime is the time from which a block ends the epoch. The block itself still belongs to it.
 	EndTime time.Time `json:"endTime"`
 }
 
-// Rules are those by which a blockchain verifies messages.
+// Rules are the rules by which a blockchain verifies messages.
 type Rules struct {
 	QuorumPercentage             uint64 `json:"quorumPercentage"`
 	RequirePrimaryNetworkSigners bool   `json:"requirePrimaryNetworkSigners"`
@@ -78,8 +78,8 @@ type DestinationSigners struct {
 type NextEpoch struct {
 	// PChainHeight is the height that the epoch has to reach, or an earlier one with the same set.
 	PChainHeight uint64 `json:"pChainHeight,string"`
-	// NotBefore is from when on a block can end the present epoch; it may be past.
+	// NotBefore is the time from which a block can end the current epoch; it may be in the past.
 	NotBefore time.Time `json:"notBefore"`
-	// Blocks is the number of blocks to make from then on, before the one with the message.
+	// Blocks is the number of blocks that must follow NotBefore, before the one with the message.
 	Blocks int `json:"blocks"`
 }

@@ -66,7 +66,7 @@ const (
 	CodeTooManyRounds Code = "TOO_MANY_ROUNDS"
 	// CodeTooManyStreams: the client has as many streams as it may.
 	CodeTooManyStreams Code = "TOO_MANY_STREAMS"
-	// CodeEventsGone: the events after a cursor are not kept any more.
+	// CodeEventsGone: the events after a cursor are not stored any more.
 	CodeEventsGone Code = "EVENTS_GONE"
 	// CodeBusy: the service signs as many messages at a time as it may.
 	CodeBusy Code = "BUSY"
@@ -97,7 +97,7 @@ const (
 	CodeIndexOff Code = "INDEX_OFF"
 )
 
-// Error is a failure that the server reported. Its Code alone decides whether it is another one:
+// Error is a failure that the server reported. For errors.Is, two of them are equal if their Codes are:
 //
 //	if errors.Is(err, &client.Error{Code: client.CodeQuorumNotReached}) { ... }
 type Error struct {
@@ -134,7 +134,7 @@ func (e *Error) Is(target error) bool {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// Account adds up a round by weight. Signed, Unproven, Refused, Invalid, Silent, Unanswered,
+// Account sums up the weights of a round. Signed, Unproven, Refused, Invalid, Silent, Unanswered,
 // Unasked, Disconnected and Keyless together are TotalWeight.
 type Account struct {
 	SigningSubnetID ids.ID `json:"signingSubnetId"`

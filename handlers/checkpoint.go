@@ -22,7 +22,7 @@ var ErrNotExecuted = errors.New("its P-Chain is not executed here")
 type Export func(ctx context.Context, network string, height uint64, begin func(checkpoint.Header) io.Writer) error
 
 // exportCheckpoint answers GET /checkpoint with a checkpoint of the network that is named. The query parameter height is
-// a coming height to wait for; without it, the checkpoint is of the present state. Only a complete checkpoint has the hash
+// a later height to wait for; without it, the checkpoint is of the current state. Only a complete checkpoint has the hash
 // at its end.
 func exportCheckpoint(export Export, log func(error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -42,11 +42,11 @@ func exportCheckpoint(export Export, log func(error)) echo.HandlerFunc {
 		case response.Committed:
 			if err != nil {
 				log(err)
-				panic(http.ErrAbortHandler) // the client must not take it for the end
+				panic(http.ErrAbortHandler) // so that the client notices the truncation
 			}
 			return nil
 		case errors.Is(err, ErrNotExecuted):
-			return apierr.NotFound("network: the P-Chain of %q is not executed here; it is where networks.NAME.nodes has p2p", apierr.Excerpt(name))
+			return apierr.NotFound("network: the P-Chain of %q is not executed here; only networks whose nodes include p2p execute it", apierr.Excerpt(name))
 		case errors.Is(err, peernode.ErrPast):
 			return apierr.BadRequest("height: %s", err)
 		case errors.Is(err, peernode.ErrBusy):
@@ -58,7 +58,7 @@ func exportCheckpoint(export Export, log func(error)) echo.HandlerFunc {
 	}
 }
 
-// pacedWriter gives the client a time for each write rather than for all.
+// pacedWriter gives each write its own deadline.
 type pacedWriter struct {
 	io.Writer
 	connection *http.ResponseController

@@ -153,7 +153,7 @@ func TestBatch(t *testing.T) {
 		`{"requests":{}}`:             "requests must be an array of 1 to 100 elements, got an object",
 		`{"requests":[]}`:             "requests has 0 elements",
 		`{"requests":[` + many + `]}`: "requests has 101 elements",
-		`{"requests":[{}],"message":"` + m + `"}`: "unknown member",
+		`{"requests":[{}],"message":"` + m + `"}`: "unknown field",
 		`[]`: "must be a JSON object",
 		``:   "empty",
 	} {

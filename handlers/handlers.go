@@ -44,8 +44,8 @@ type Options struct {
 	Networks networks.Directory[Network]
 	// Data finds the indexed data of networks.
 	Data networks.Directory[data.Network]
-	// EVM configures the operations on EVM chains. New sets its Key, Log, Timeout and Streams
-	// from the fields below. Nil Chains have no chain.
+	// EVM configures the operations on EVM chains. New sets its Key, Log, Timeout, Streams and Webhooks from the other
+	// fields. If its Chains are nil, there are no EVM chains.
 	EVM evm.Options
 	// Webhooks holds the webhooks; nil answers 404 to requests about them.
 	Webhooks *webhook.Book

@@ -227,7 +227,7 @@ func TestClientMistakes(t *testing.T) {
 		{name: "both bare prefixes", body: `{"message":"0x","justification":"0X"}`, want: "message and justification are both empty"},
 		{name: "justification alone", body: `{"justification":"0102"}`, want: "message: the Warp message could not be decoded"},
 		{name: "justification and empty message", body: `{"message":"","justification":"0x0102"}`, want: "message: the Warp message could not be decoded"},
-		{name: "unknown member", body: with(`"colour":1`), want: `unknown member "colour" in the request body (known members: message, justification, signingSubnetId, quorumPercentage, quorumPercentageBuffer, pChainHeight, verifyingBlockchainId, waitSeconds)`, peerWant: `unknown member "colour" in the request body (known members: message, justification, signing-subnet-id, `},
+		{name: "unknown field", body: with(`"colour":1`), want: `unknown field "colour" in the request body (known fields: message, justification, signingSubnetId, quorumPercentage, quorumPercentageBuffer, pChainHeight, verifyingBlockchainId, waitSeconds)`, peerWant: `unknown field "colour" in the request body (known fields: message, justification, signing-subnet-id, `},
 		{name: "member twice", body: with(`"message":"` + raw + `"`), want: "message is given twice"},
 		{name: "two spellings", body: with(`"quorum_percentage":67,"quorumPercentage":67`), want: "quorum_percentage and quorumPercentage in the request body are the same field; leave one out", peerWant: "quorum_percentage and quorum-percentage in the request body are the same field"},
 		{name: "member twice, different", body: with(`"quorumPercentage":1,"quorumPercentage":2`), want: "quorumPercentage is given twice", peerWant: "quorum-percentage is given twice"},

@@ -38,9 +38,9 @@ func quiet(c echo.Context) bool {
 	}
 }
 
-// routeNode routes the paths of the node API to h, unless h is nil. The context of its
-// requests has their client (see access.ClientOf), whose memory for answers they use. Of the limits of their bodies, the time
-// applies.
+// routeNode routes the paths of the node API to h, unless h is nil. The context of a request has its client (see
+// access.ClientOf), which the memory of the answer is charged to. Bodies are limited to NodeBodyLimit and to the time of
+// limits.
 func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.Budget, limits func() middleware.BodyLimits) {
 	if h == nil {
 		return
@@ -57,8 +57,8 @@ func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.
 	}
 }
 
-// identifyClients gives the context of each request its client, for which rounds count, whom signing is charged to, and
-// among whom the calls to upstream nodes are divided.
+// identifyClients adds the client to the context of each request. Rounds are counted by client, signing is charged to the
+// client, and calls of upstream nodes are divided among clients.
 func identifyClients(guard *access.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

@@ -90,7 +90,7 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 		case !ok:
 			return o.notServed(name)
 		case n.SubnetReady == nil:
-			return apierr.NotFound("subnet: nothing is known of single subnets of %s here; ask for /readyz/%s", name, name)
+			return apierr.NotFound("subnet: the readiness of single subnets of %s is not known here; use /readyz/%s", name, name)
 		}
 		subnet, err := cb58.ID(text)
 		if err != nil {
@@ -311,7 +311,7 @@ func (o PrivateOptions) sendReadiness(c echo.Context, networks map[string]Networ
 	rebuilding := make(map[string]string)
 	rebuilds, err := rebuildsOf(c.Request().Context(), o.Slots)
 	if err != nil {
-		rebuilding["all"] = "not known: the store does not answer"
+		rebuilding["all"] = "unknown: the store does not answer"
 	}
 	for _, r := range rebuilds {
 		rebuilding[r.Index] = r.String()

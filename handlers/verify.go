@@ -18,7 +18,7 @@ import (
 )
 
 // ErrNotIndexed reports that a network has no index, or none yet.
-var ErrNotIndexed = errors.New("its chains are not recorded")
+var ErrNotIndexed = errors.New("its chains are not indexed")
 
 // MostVerifiedAddresses is the maximum number of addresses that are compared with the upstream node.
 const MostVerifiedAddresses = 1_000_000
@@ -62,11 +62,14 @@ func verifyIndex(verify Verify) echo.HandlerFunc {
 				response.Flush()
 			}
 		})
-		if response.Committed {
-			return nil // the log has the error, and the client notices the missing last line
+		if response.Committed { // the client notices the missing last line
+			if err != nil {
+				apierr.Note(c, "verification", apierr.Internal(err))
+			}
+			return nil
 		}
 		if errors.Is(err, ErrNotIndexed) {
-			return apierr.NotFound("network: nothing of %q is recorded here; GET /index tells what is", apierr.Excerpt(c.QueryParam("network")))
+			return apierr.NotFound("network: no chain of %q is indexed here; GET /index lists those that are", apierr.Excerpt(c.QueryParam("network")))
 		}
 		return err
 	}

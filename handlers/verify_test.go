@@ -1,7 +1,10 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -35,7 +38,23 @@ func TestVerifyIndex(t *testing.T) {
 		require.Equal(t, status, w.Code, query)
 		require.Contains(t, w.Body.String(), message)
 	}
-	requireRefusal("network=other", 404, `network: nothing of \"other\" is recorded here`)
+	requireRefusal("network=other", 404, `network: no chain of \"other\" is indexed here`)
 	requireRefusal("network=fuji&addresses=-1", 400, `addresses: must be an integer from 0 to `)
 	requireRefusal("network=fuji&seed=x", 400, `seed: must be 20 bytes`)
+}
+
+// TestVerificationThatFails checks that the log says why the last line is missing.
+func TestVerificationThatFails(t *testing.T) {
+	var log bytes.Buffer
+	e, err := NewPrivate(PrivateOptions{
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Verify: func(_ context.Context, _ string, _ primary.VerifyOptions, tell func(primary.Verification)) error {
+			tell(primary.Verification{Wrong: "a row"})
+			return errors.New("the disk is full")
+		},
+	})
+	require.NoError(t, err)
+	w := do(e, http.MethodPost, "/index/verify?network=fuji", "")
+	require.Equal(t, "{\"wrong\":\"a row\"}\n", w.Body.String())
+	require.Contains(t, log.String(), "the disk is full")
 }

@@ -86,8 +86,8 @@ func New(o Options) (*Guard, error) {
 	for _, reason := range []string{"key", "rate", "day"} {
 		g.refused.WithLabelValues(reason)
 	}
-	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are good."}, func() float64 { return float64(g.keys.count()) })
-	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client addresses whose use is remembered."}, func() float64 { return float64(g.addresses.Len()) })
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_api_keys", Help: "API keys that are not revoked."}, func() float64 { return float64(g.keys.count()) })
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{Name: "quorate_limited_addresses", Help: "Client IP addresses whose use is counted."}, func() float64 { return float64(g.addresses.Len()) })
 	return g, nil
 }
 
@@ -290,8 +290,8 @@ func (c *Client) take(ctx context.Context, n, all int) (v verdict, limited bool,
 	return v, limited, refused
 }
 
-// Owe charges n requests for what admitted requests turned out to cost. It refuses nothing: an allowance that they
-// exceed goes into debt, at most as much as 30 s restore, and later requests are refused until the debt is restored.
+// Owe charges n requests for what admitted requests cost in the end. It refuses nothing: if they exceed the allowance,
+// the allowance goes into debt, at most as much as 30 s restore. Later requests are refused until the debt is restored.
 // ctx may have ended.
 func (c *Client) Owe(ctx context.Context, n int) {
 	if c.guard == nil || n <= 0 {

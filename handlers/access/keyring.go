@@ -83,7 +83,7 @@ func (k *keyring) refresh() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if k.seen != nil {
-			k.log.Warn("the key file is gone; its keys stay good until the service is restarted", slog.String("file", string(k.file)))
+			k.log.Warn("the file of API keys is gone; its keys stay valid until the service restarts", slog.String("file", string(k.file)))
 			k.seen = nil
 		}
 		return
@@ -111,7 +111,7 @@ func (k *keyring) refresh() {
 		return
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		k.log.Warn("others can read the key file; make its mode 0600", slog.String("file", string(k.file)))
+		k.log.Warn("others can read the file of API keys; set its mode to 0600", slog.String("file", string(k.file)))
 	}
 	k.adopt(keys)
 	k.seen = info
@@ -126,7 +126,7 @@ func (k *keyring) adopt(keys []KeyInfo) {
 		known[digest] = k.holder(info, k.keys[digest])
 	}
 	k.keys, k.broken = known, false
-	k.log.Info("keys read", slog.Int("keys", len(keys)))
+	k.log.Info("API keys read", slog.Int("keys", len(keys)))
 }
 
 // setClasses replaces the classes.
@@ -194,7 +194,7 @@ func (k *keyring) holder(info KeyInfo, before *holder) *holder {
 	class, ok := k.classes[h.class]
 	if !ok {
 		if h.class != DefaultClass && h.class != "" {
-			k.log.Warn("a key's rate class is not configured; it has the default one", slog.String("key", info.Name), slog.String("class", info.Class))
+			k.log.Warn("the rate class of an API key is not configured; the default class applies", slog.String("key", info.Name), slog.String("class", info.Class))
 		}
 		h.class = DefaultClass
 		class, ok = k.classes[DefaultClass]

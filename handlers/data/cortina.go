@@ -9,7 +9,7 @@ import (
 	"quorate/handlers/apierr"
 )
 
-// preCortina tells times of what the X-Chain accepted before it had blocks.
+// preCortina returns the times of what the X-Chain accepted before it had blocks.
 type preCortina struct {
 	xChainID ids.ID
 	// until is the time of the X-Chain's block at height 0; zero if it always had blocks.
@@ -49,8 +49,8 @@ func (p preCortina) tx(chainID, id ids.ID, height uint64, indexed time.Time) (at
 	return p.of(id)
 }
 
-// covers says that a time lies before the X-Chain had blocks, or in the second in which
-// it got them: the index counts what came before from the next second on.
+// covers reports whether a time lies before the X-Chain had blocks, or in the second in
+// which it got them. Until the next second, the index does not count what came before.
 func (p preCortina) covers(at *uint64) bool {
 	return at != nil && !p.until.IsZero() && *at <= uint64(p.until.Unix())
 }

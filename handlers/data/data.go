@@ -109,7 +109,7 @@ func New(o Options) (*API, error) {
 }
 
 // ErrCatchingUp is returned by a reader whose index does not reach far enough for an answer.
-var ErrCatchingUp = errors.New("the record is still being caught up")
+var ErrCatchingUp = errors.New("the index has not caught up")
 
 // explain converts err to the error for the client. request is the context of the client's request.
 func (n *network) explain(request context.Context, err error) error {
@@ -134,5 +134,5 @@ func (n *network) explain(request context.Context, err error) error {
 
 // absent returns the error for an index that this instance does not have.
 func absent(what string) error {
-	return apierr.Unavailable(nil, "this instance keeps no record of %s on this network", what)
+	return apierr.Unavailable(nil, "this instance has no index of %s on this network", what)
 }

@@ -322,7 +322,7 @@ func TestCatchingUp(t *testing.T) {
 				part     string
 			}{
 				{data.Progress{Height: 70, Time: now, Rebuilding: true, Rebuilt: 42}, "INDEX_CATCHING_UP", "the index of the " + name + " is being rebuilt, 42% is done; try again later"},
-				{data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}, "INDEX_CATCHING_UP", "the index of the " + name + " is still catching up: it has got to height 70, and 930 further blocks are known"},
+				{data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}, "INDEX_CATCHING_UP", "the index of the " + name + " is still catching up: it has reached height 70, and 930 further blocks are known"},
 				{data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930, Needs: "switch it on"}, "INDEX_LACKS_SOURCE", "the " + name + " is not indexed: switch it on"},
 				{data.Progress{Height: 70, Time: ago(time.Hour), Rebuilding: true, Stopped: true}, "INDEX_STOPPED", "the index of the " + name + " has stopped at height 70 and does not go on by itself"},
 			} {
@@ -410,7 +410,7 @@ func TestFailures(t *testing.T) {
 	n.Ledger, n.Subnets, n.Vertices = nil, nil, nil
 	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
 	for _, op := range operations {
-		requireError(t, apitest.Get(h, op), 503, "this instance keeps no record of")
+		requireError(t, apitest.Get(h, op), 503, "this instance has no index of")
 	}
 
 	f.stakings[0].Made = append(f.stakings[0].Made, nil)

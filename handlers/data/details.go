@@ -82,8 +82,8 @@ func (a *API) getDetails(ctx context.Context, r operation.Request, n *network) e
 		d.Delegators.Count += v.Delegators
 		d.Delegators.Staked += v.Delegated
 		name := notConnected
-		if told, ok := versions[v.NodeID]; ok {
-			name = version.Client + "/" + strings.TrimPrefix(told, "v")
+		if reported, ok := versions[v.NodeID]; ok {
+			name = version.Client + "/" + strings.TrimPrefix(reported, "v")
 		}
 		if sums[name] == nil {
 			sums[name] = &stakeOfVersion{Version: name}

@@ -49,9 +49,9 @@ func newGap(other, b blockchain, err error) gap {
 		ChainName: other.name, BlockchainID: other.id.String(), id: other.id,
 		Omitted: "outputs between the " + b.name + " and the " + other.name,
 	}
-	var told *apierr.Error
-	if errors.As(err, &told) {
-		g.Code, g.Reason = told.Code, told.Message
+	var known *apierr.Error
+	if errors.As(err, &known) {
+		g.Code, g.Reason = known.Code, known.Message
 	}
 	return g
 }

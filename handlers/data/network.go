@@ -18,7 +18,7 @@ import (
 	"quorate/handlers/reply"
 )
 
-// network is a network under one of its names.
+// network is a Network under one of its names.
 type network struct {
 	Network
 	// shown is its name in answers: the one of the path, but fuji for testnet.
@@ -45,7 +45,7 @@ func newNetwork(name string, n Network) (*network, error) {
 		return &network{Network: n}, nil
 	}
 	if n.Progress == nil || n.XChainID == ids.Empty || n.CChainID == ids.Empty || n.AVAXAssetID == ids.Empty {
-		return nil, errors.New("the IDs of its chains and of AVAX, and the progress of its records, are required")
+		return nil, errors.New("the IDs of its chains and of AVAX, and the progress of its indexes, are required")
 	}
 	return &network{
 		Network: n, shown: networks.DisplayName(name), hrp: constants.GetHRP(n.NetworkID),

@@ -104,7 +104,7 @@ func TestRewardsPaid(t *testing.T) {
 	requireError(t, apitest.Get(h, base+"/rewards?addresses=nobody"), http.StatusBadRequest, "addresses: ")
 	off := simulatedArchive().network()
 	off.Ledger = nil
-	requireError(t, apitest.Get(surface(t, map[string]data.Network{"fuji": off}, compat.Auto), base+"/rewards?addresses="+owner), http.StatusServiceUnavailable, "this instance keeps no record of rewards")
+	requireError(t, apitest.Get(surface(t, map[string]data.Network{"fuji": off}, compat.Auto), base+"/rewards?addresses="+owner), http.StatusServiceUnavailable, "this instance has no index of rewards")
 }
 
 func requireRewards(t *testing.T, want []paidReward, got []map[string]any) {

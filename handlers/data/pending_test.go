@@ -215,9 +215,9 @@ func TestPendingRewardRefusals(t *testing.T) {
 	n.RegistryProgress = func() data.Progress { return behind }
 	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "the index of the p-chain is still catching up")
 	n.RegistryProgress, n.Registry = progress, nil
-	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "this instance keeps no record of blockchains and validators")
+	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "this instance has no index of blockchains and validators")
 	n.Ledger = nil
-	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "this instance keeps no record of delegations")
+	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "this instance has no index of delegations")
 }
 
 // renewing is a registry in which all validations begin anew once a page was read.

@@ -96,7 +96,7 @@ func (a *API) listStaking(ctx context.Context, r operation.Request, n *network) 
 		s := &page.Stakings[i]
 		for _, o := range slices.Concat(s.Consumed, s.Made) {
 			if o == nil {
-				return apierr.Internal(fmt.Errorf("an output of staking transaction %s is not recorded", s.TxID))
+				return apierr.Internal(fmt.Errorf("an output of staking transaction %s is not indexed", s.TxID))
 			}
 			named[o.AssetID] = true
 		}

@@ -451,7 +451,7 @@ func TestCatchingUp(t *testing.T) {
 	f.progress = reply.Progress{Height: 900, Lag: 100, Err: errors.New("secret cause")}
 	for _, op := range operations {
 		w := apitest.Get(h, op)
-		requireError(t, w, http.StatusServiceUnavailable, "the index of this chain is still catching up: it has got to height 900, and 100 further blocks")
+		requireError(t, w, http.StatusServiceUnavailable, "the index of this chain is still catching up: it has reached height 900, and 100 further blocks")
 		require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
 		require.NotContains(t, w.Body.String(), "secret")
 		require.Empty(t, w.Header().Get("Indexed-Height"))

@@ -32,7 +32,7 @@ func Read(c echo.Context) ([]byte, error) {
 
 // Has reports whether the request has a field, even if it is empty. A field that is null is absent.
 func (o Object) Has(name string) bool {
-	v := o.members[name]
+	v := o.fields[name]
 	return v != nil && kind(v) != "null"
 }
 

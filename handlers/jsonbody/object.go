@@ -15,8 +15,8 @@ import (
 
 // Object holds the fields of a request; null and the empty string count as absent.
 type Object struct {
-	members map[string]json.RawMessage
-	// query means that the members are strings from a query string.
+	fields map[string]json.RawMessage
+	// query means that the fields are strings from a query string.
 	query bool
 }
 
@@ -42,7 +42,7 @@ func parse(object json.RawMessage, place string, aliases map[string]string, know
 	if _, err := dec.Token(); err != nil {
 		return Object{}, syntaxError(err)
 	}
-	c := newCollector(place, "member", aliases, known)
+	c := newCollector(place, "field", aliases, known)
 	for dec.More() {
 		token, err := dec.Token()
 		if err != nil {
@@ -57,7 +57,7 @@ func parse(object json.RawMessage, place string, aliases map[string]string, know
 			return Object{}, err
 		}
 	}
-	return Object{members: c.members}, nil
+	return Object{fields: c.fields}, nil
 }
 
 // ParseQuery is Parse for the parameters of a raw query string.
@@ -84,7 +84,7 @@ func ParseQuery(raw string, aliases map[string]string, known ...string) (Object,
 			return Object{}, err
 		}
 	}
-	return Object{members: c.members, query: true}, nil
+	return Object{fields: c.fields, query: true}, nil
 }
 
 // collector collects the fields of one request under their known names.
@@ -93,13 +93,13 @@ type collector struct {
 	known       []string
 	names       map[string]string // by folded spelling
 	spellings   map[string]string // by name
-	members     map[string]json.RawMessage
+	fields      map[string]json.RawMessage
 }
 
 func newCollector(place, what string, aliases map[string]string, known []string) *collector {
 	c := &collector{
 		place: place, what: what, known: known,
-		names: make(map[string]string), spellings: make(map[string]string), members: make(map[string]json.RawMessage),
+		names: make(map[string]string), spellings: make(map[string]string), fields: make(map[string]json.RawMessage),
 	}
 	for alias, name := range aliases {
 		c.names[fold(alias)] = name
@@ -126,7 +126,7 @@ func (c *collector) add(given string, value json.RawMessage) error {
 	case twice:
 		return apierr.BadRequest("%s and %s in %s are the same field; leave one out", apierr.Excerpt(first), apierr.Excerpt(given), c.place)
 	}
-	c.spellings[name], c.members[name] = given, value
+	c.spellings[name], c.fields[name] = given, value
 	return nil
 }
 
@@ -158,7 +158,7 @@ func kind(v json.RawMessage) string {
 
 // value returns the value of a field, nil if it is absent, null or the empty string.
 func (o Object) value(name string) json.RawMessage {
-	v := o.members[name]
+	v := o.fields[name]
 	if v == nil || kind(v) == "null" || string(v) == `""` {
 		return nil
 	}
@@ -194,7 +194,9 @@ func (o Object) Uint(name string, most uint64) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		v = json.RawMessage(text)
+		if v = json.RawMessage(text); !json.Valid(v) { // decimal.Integer takes only JSON numbers
+			return 0, apierr.BadRequest("%s must be an integer from 0 to %d, got %q", name, most, apierr.Excerpt(text))
+		}
 	case k == "a string":
 		return 0, apierr.BadRequest("%s must be a JSON number from 0 to %d, got a string; write it without quotes", name, most)
 	default:

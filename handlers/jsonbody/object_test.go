@@ -39,7 +39,7 @@ func TestSpellingsOfFields(t *testing.T) {
 				got, err = o.Uint("pchain-height", 100)
 			}
 			if tt.fail != "" {
-				member := map[string]string{"the request body": "member", "the query": "parameter"}[where]
+				member := map[string]string{"the request body": "field", "the query": "parameter"}[where]
 				require.ErrorContains(t, err, strings.NewReplacer("the REQUEST", where, "MEMBER", member).Replace(tt.fail), "%s: %s %s", where, tt.body, tt.query)
 				requireMistake(t, err)
 				continue
@@ -47,6 +47,16 @@ func TestSpellingsOfFields(t *testing.T) {
 			require.NoError(t, err, tt.body)
 			require.Equal(t, tt.want, got, tt.body)
 		}
+	}
+}
+
+func TestQueryWithoutNumbers(t *testing.T) {
+	for _, text := range []string{".", "-", "e5", "-.e9", "0x", "0ex", "%20", "true", "{}", "\"1\""} {
+		o, err := ParseQuery("n="+text, nil, "n")
+		require.NoError(t, err)
+		_, err = o.Uint("n", 100)
+		require.ErrorContains(t, err, "n must be an integer from 0 to 100, got ", text)
+		requireMistake(t, err)
 	}
 }
 

@@ -93,7 +93,7 @@ func (p Progress) Behind(chain string) error {
 	if p.Rebuilding {
 		return CatchingUp(p.Err, "the index of %s is being rebuilt, %d%% is done; try again later", chain, p.Rebuilt)
 	}
-	return CatchingUp(p.Err, "the index of %s is still catching up: it has got to height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
+	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
 }
 
 // NotYet returns the error for a block that is not indexed but that the chain has or may have.
@@ -101,7 +101,7 @@ func (p Progress) NotYet(cause error, block string) error {
 	if err := p.Halted("this chain"); err != nil {
 		return err
 	}
-	return CatchingUp(cause, "%s is not indexed yet: the index of this chain has got to height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
+	return CatchingUp(cause, "%s is not indexed yet: the index of this chain has reached height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
 }
 
 // Show sets the headers that state the progress of the answer's index.
@@ -151,7 +151,7 @@ func Explain(request context.Context, err error, particular func(error) error) e
 	case request.Err() != nil, errors.Is(err, store.ErrClosed):
 		return apierr.Unavailable(err, "the service is stopping; send the request again")
 	case errors.Is(err, store.ErrUnavailable):
-		return apierr.Unavailable(err, "the record cannot be read at the moment; try again in a few seconds")
+		return apierr.Unavailable(err, "the index cannot be read at the moment; try again in a few seconds")
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the answer was not complete in the time allowed for a request; ask for fewer addresses or a smaller page")
 	default:

@@ -216,23 +216,29 @@ func (r *request) forward() (*node.Forwarded, error) {
 		return nil, err
 	}
 	answer, err := r.endpoint.Upstream.Forward(r.ctx, r.endpoint.Path, body, true)
-	if told := RefusalError(""); errors.As(err, &told) {
-		return nil, told
-	}
-	if text, ok := limited(err); ok {
-		return nil, errors.New(text)
-	}
 	if err != nil {
-		r.endpoint.Log.Warn("a call could not be forwarded", slog.String("method", c.Method), slog.Any("error", err))
-		if errors.Is(err, node.ErrUnsure) {
-			return nil, errors.New(Unsure)
-		}
-		if refused := (*node.RPCError)(nil); errors.As(err, &refused) {
-			return nil, fmt.Errorf("the upstream node does not offer %s", c.Method)
-		}
-		return nil, fmt.Errorf("the upstream node does not answer %s", c.Method)
+		return nil, Unanswered(r.endpoint.Log, c.Method, err)
 	}
 	return answer, nil
+}
+
+// Unanswered returns the error for the client if an Upstream failed with err to answer a method. It logs err unless
+// clients cause it.
+func Unanswered(log *slog.Logger, method string, err error) error {
+	if refused := RefusalError(""); errors.As(err, &refused) {
+		return refused
+	}
+	if text, ok := limited(err); ok {
+		return errors.New(text)
+	}
+	log.Warn("a call could not be forwarded", slog.String("method", method), slog.Any("error", err))
+	switch {
+	case errors.Is(err, node.ErrUnsure):
+		return errors.New(Unsure)
+	case errors.As(err, new(*node.RPCError)):
+		return fmt.Errorf("the upstream node does not offer %s", method)
+	}
+	return fmt.Errorf("the upstream node does not answer %s", method)
 }
 
 // limited returns the text that clients get for an error that their own calls cause: too many at a time, or one that

@@ -160,7 +160,7 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 		if !c.batch {
 			return c, c.fail(codeNoMethod, unknownMethod(one.Method)), false
 		}
-		return c, c.fail(codeInvalid, "the batch is not passed on: "+unknownMethod(one.Method)), false
+		return c, c.fail(codeInvalid, "the batch is not forwarded: "+unknownMethod(one.Method)), false
 	}
 	return c, nil, true
 }

@@ -63,7 +63,7 @@ func TestCallsArePassedOn(t *testing.T) {
 	unknown := func(method string) string {
 		return `{"code":-32601,"message":"the method ` + method + ` does not exist/is not available"}}`
 	}
-	const batch = `{"code":-32600,"message":"the batch is not passed on: the method debug_setHead does not exist/is not available"}}`
+	const batch = `{"code":-32600,"message":"the batch is not forwarded: the method debug_setHead does not exist/is not available"}}`
 	for refused, want := range map[string]string{
 		`{"method":"debug_traceTransaction","id":"x"}`:              `{"jsonrpc":"2.0","id":"x","error":` + unknown("debug_traceTransaction"),
 		`{"METHOD":"admin_peers","id":1}`:                           `{"jsonrpc":"2.0","id":1,"error":` + unknown("admin_peers"), // a node reads it so, too
@@ -289,7 +289,7 @@ func TestConnectionsArePassedOn(t *testing.T) {
 	}, 2*time.Minute, 10*time.Millisecond, "once there is room")
 
 	go func() { _ = s.stop() }()
-	require.Equal(t, websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the service stops"}, ended(t, second))
+	require.Equal(t, websocket.CloseError{Code: websocket.StatusGoingAway, Reason: "the service is stopping"}, ended(t, second))
 	require.NoError(t, s.stop())
 
 	far.fails = true

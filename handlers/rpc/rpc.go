@@ -115,7 +115,7 @@ func knownHosts(h http.Handler, allowed []string) http.Handler {
 	})
 }
 
-// isAddress does as net.ParseIP, which takes room for what is thrown away.
+// isAddress reports whether net.ParseIP would parse text, without its allocation.
 func isAddress(text string) bool {
 	a, err := netip.ParseAddr(text)
 	return err == nil && a.Zone() == ""

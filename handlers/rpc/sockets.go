@@ -65,7 +65,7 @@ func (e Ethereum) Connections() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 			w.Header().Set("Upgrade", "websocket")
-			http.Error(w, "a WebSocket is wanted here", http.StatusUpgradeRequired)
+			http.Error(w, "this endpoint takes only WebSockets", http.StatusUpgradeRequired)
 			return
 		}
 		p := &session{Ethereum: e, client: access.ClientOf(r.Context())}
@@ -80,7 +80,7 @@ func (e Ethereum) Connections() http.Handler {
 		defer open.leave(id)
 		var err error
 		if p.far, err = e.Node.Connect(r.Context(), e.Path); err != nil {
-			e.Log.Warn("a connection could not be passed through", slog.String("path", e.Path), slog.Any("error", err))
+			e.Log.Warn("a WebSocket could not be forwarded", slog.String("path", e.Path), slog.Any("error", err))
 			http.Error(w, "the upstream node does not answer", http.StatusBadGateway)
 			return
 		}
@@ -140,11 +140,11 @@ func (p *session) run(ctx context.Context) {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { ended <- p.toNode(talking) })
 	waiting.Go(func() { ended <- p.toClient(talking) })
-	why := ending{websocket.StatusGoingAway, "the service stops"}
+	why := ending{websocket.StatusGoingAway, "the service is stopping"}
 	select {
 	case err := <-ended:
 		if !errors.As(err, &why) {
-			why = ending{websocket.StatusGoingAway, "the node is gone"} // unless the client has disconnected
+			why = ending{websocket.StatusGoingAway, "the upstream node has disconnected"} // unless the client has disconnected
 		}
 	case <-p.idle.C:
 		why.reason = "there was no message for too long"
@@ -209,7 +209,7 @@ func (p *session) hear(ctx context.Context, message io.Reader) error {
 		wait, refused := p.client.Take(ctx, max(1, len(calls.all)))
 		switch {
 		case refused != nil && refused.Status != http.StatusTooManyRequests:
-			return ending{websocket.StatusPolicyViolation, "the API key is good no more"}
+			return ending{websocket.StatusPolicyViolation, "the API key is not valid any more"}
 		case refused != nil:
 			if err := p.answer(ctx, calls.fail(codeExhausted, refused.Message)); err != nil {
 				return err

@@ -125,16 +125,16 @@ func TestUnknownFieldsAreRefusedByName(t *testing.T) {
 		form        form
 		field, want string
 	}{
-		{peerForm, `"x":[{}]`, `unknown member "x"`},
-		{peerForm, `"p-chain-heigth":5`, `unknown member "p-chain-heigth" in the request body (known members: message, `},
+		{peerForm, `"x":[{}]`, `unknown field "x"`},
+		{peerForm, `"p-chain-heigth":5`, `unknown field "p-chain-heigth" in the request body (known fields: message, `},
 		{peerForm, `"pchain-height":5,"verifying-blockchain-id":"` + ids.Empty.String() + `"`, "verifying-blockchain-id and pchain-height both pick the validator set"},
 		{peerForm, `"wait-seconds":61`, "wait-seconds must be an integer from 0 to 60"},
-		{dataForm, `"subnet":""`, `unknown member "subnet"`},
+		{dataForm, `"subnet":""`, `unknown field "subnet"`},
 		{dataForm, `"signingSubnet":"","signingSubnetId":""`, "signingSubnet and signingSubnetId in the request body are the same field; leave one out"},
 		{dataForm, `"signing-subnet-id":null,"signing-subnet":null`, "signing-subnet-id and signing-subnet in the request body are the same field"},
 		{peerForm, `"p-chain-height":5,"pchain-height":5`, "p-chain-height and pchain-height in the request body are the same field"},
 		{peerForm, `"pChainHeight":5,"pChainHeight":5`, "pChainHeight is given twice"},
-		{dataForm, `"skip-cache":true`, `unknown member "skip-cache"`},
+		{dataForm, `"skip-cache":true`, `unknown field "skip-cache"`},
 	} {
 		_, err := decode([]byte(`{`+message+`,`+test.field+`}`), test.form)
 		require.ErrorContains(t, err, test.want, test.field)

@@ -139,8 +139,11 @@ func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.
 	if err != nil {
 		return nil // Accept has answered
 	}
-	sent, why := s.run(r.Context(), out, feed, client)
+	sent, why, failed := s.run(r.Context(), out, feed, client)
 	s.ended.WithLabelValues(why).Inc()
+	if failed != nil {
+		apierr.Note(c, "stream", failed)
+	}
 	apierr.Describe(c, slog.Int("events", sent), slog.String("ended", why))
 	return nil
 }
@@ -161,8 +164,9 @@ type sender interface {
 // eventsPerRequest is how many events count as a further request of the client.
 const eventsPerRequest = 100
 
-// run sends the events of feed until the stream ends, and returns how many it sent and why it ended.
-func (s *Streams) run(request context.Context, out sender, feed Feed, client *access.Client) (sent int, why string) {
+// run sends the events of feed until the stream ends. It returns how many it sent, why the stream ended, and the error
+// of the feed if that is why.
+func (s *Streams) run(request context.Context, out sender, feed Feed, client *access.Client) (sent int, why string, failed *apierr.Error) {
 	connected, disconnect := context.WithCancel(request)
 	defer disconnect()
 	ctx, cancel := context.WithTimeout(connected, s.options.Life)
@@ -192,21 +196,21 @@ func (s *Streams) run(request context.Context, out sender, feed Feed, client *ac
 		switch {
 		case s.life.Err() != nil:
 			reason = "the service is stopping; connect again with the cursor of the last event"
-			return sent, "stopping"
+			return sent, "stopping", nil
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			reason = "streams do not last longer; connect again with the cursor of the last event"
-			return sent, "lifetime"
+			return sent, "lifetime", nil
 		case ctx.Err() != nil:
-			return sent, "client"
+			return sent, "client", nil
 		case err != nil && idle:
 			err = s.within(connected, out.beat)
 		case errors.As(err, &known):
 			reason = known.Message
 			_ = s.send(connected, out, Event{Name: "error", Data: apierr.Body(known)})
-			return sent, "error"
+			return sent, "error", known
 		case err != nil:
 			reason = "the events cannot be read now; connect again with the cursor of the last event"
-			return sent, "error"
+			return sent, "error", apierr.Internal(err)
 		default:
 			err = s.send(connected, out, events...)
 			before := sent
@@ -216,7 +220,7 @@ func (s *Streams) run(request context.Context, out sender, feed Feed, client *ac
 			}
 		}
 		if err != nil {
-			return sent, "client"
+			return sent, "client", nil
 		}
 	}
 }

@@ -185,6 +185,20 @@ func TestStreamsEndWithReason(t *testing.T) {
 	}
 }
 
+// TestFailuresAreNoted checks that the log gets the cause of an error that ends a stream.
+func TestFailuresAreNoted(t *testing.T) {
+	cause := errors.New("the disk is full")
+	for _, fail := range []error{cause, apierr.Unavailable(cause, "try again later")} {
+		s := New(Options{})
+		e := echo.New()
+		c := e.NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), httptest.NewRecorder())
+		require.NoError(t, s.Serve(c, From, func(context.Context, string) (Feed, error) { return &endless{most: 1, fail: fail}, nil }))
+		require.Len(t, apierr.Inside(c), 1)
+		require.ErrorIs(t, apierr.Inside(c)[0].Error, cause)
+		s.Close()
+	}
+}
+
 // TestStreamsEndInTheMiddleOfAnEvent stops while a client still takes an event.
 func TestStreamsEndInTheMiddleOfAnEvent(t *testing.T) {
 	s, url := served(t, Options{}, func() Feed { return &endless{size: 8 << 20, most: 1} })

@@ -67,7 +67,7 @@ func beginValidators(n *data.Network) (uint64, error) {
 		return 0, apierr.Unavailable(nil, "the validators of this network are not indexed: %s", n.Needs)
 	}
 	if n.RegistryProgress == nil {
-		return 0, apierr.Unavailable(nil, "this instance keeps no record of validators on this network")
+		return 0, apierr.Unavailable(nil, "this instance has no index of validators on this network")
 	}
 	p := n.RegistryProgress()
 	if !p.CaughtUp || p.Rebuilding {

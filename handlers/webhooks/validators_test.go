@@ -95,7 +95,7 @@ func TestInvalidValidatorRequests(t *testing.T) {
 		{nodeID, "", "metadata.keys[0]: ", 400},
 		{`["` + nodeID + `"]`, `[]`, "metadata.keys is missing", 400},
 		{`["` + nodeID + `"]`, `["` + nodeID + `","` + nodeID + `"]`, "keys has 2 elements", 400},
-		{`"keys"`, `"addresses":["` + one + `"],"keys"`, `unknown member "addresses" in metadata`, 400},
+		{`"keys"`, `"addresses":["` + one + `"],"keys"`, `unknown field "addresses" in metadata`, 400},
 		{`"keys"`, `"eventSignatures":[],"keys"`, "metadata.eventSignatures: only webhooks", 400},
 		{`"keys"`, `"nodeIds":["x"],"keys"`, "metadata.nodeIds[0]: ", 400},
 		{`"keys"`, `"subnetIds":["x"],"keys"`, "metadata.subnetIds[0]: ", 400},

@@ -178,13 +178,13 @@ func TestInvalidRequests(t *testing.T) {
 		{`"metadata"`, `"network":"fuji","metadata"`, "network: webhooks for address_activity have none"},
 		{`"metadata"`, `"name":"` + strings.Repeat("n", 257) + `","metadata"`, "name has 257 bytes"},
 		{`"metadata"`, `"includeLogs":"yes","metadata"`, "includeLogs must be true or false"},
-		{`"metadata"`, `"secret":"x","metadata"`, `unknown member "secret"`},
+		{`"metadata"`, `"secret":"x","metadata"`, `unknown field "secret"`},
 		{`["` + one + `"]`, `[]`, "metadata.addresses is missing"},
 		{`["` + one + `"]`, `["0x12"]`, "metadata.addresses[0]"},
 		{`["` + one + `"]`, `[7]`, "addresses[0] must be a string"},
 		{`["` + one + `"]`, `[` + many + `]`, "addresses has 501 elements"},
 		{`"metadata":{`, `"metadata":{"eventSignatures":["0x1"],`, "metadata.eventSignatures[0]"},
-		{`"metadata":{`, `"metadata":{"keys":["0x1"],`, `unknown member "keys" in metadata`},
+		{`"metadata":{`, `"metadata":{"keys":["0x1"],`, `unknown field "keys" in metadata`},
 		{valid, `[]`, "the request body must be a JSON object"},
 	} {
 		body := strings.Replace(valid, c.old, c.replacement, 1)

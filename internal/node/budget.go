@@ -199,6 +199,17 @@ func (b *Budget) Begin(ctx context.Context, who func() string) (context.Context,
 	return context.WithValue(ctx, heldKey{}, h), h.end
 }
 
+// Outlive returns a context for work that may continue after what ctx's Begin is for, and a function that returns all
+// bytes taken with it. They are charged to ctx's client.
+func Outlive(ctx context.Context) (context.Context, func()) {
+	h, ok := ctx.Value(heldKey{}).(*held)
+	if !ok {
+		return ctx, func() {}
+	}
+	client, _ := h.begin()
+	return h.budget.Begin(ctx, func() string { return client })
+}
+
 type heldKey struct{}
 
 // held is what is taken for one context.

@@ -25,8 +25,8 @@ func Sign(secret string, body []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// canonical encodes a value as canonical JSON (RFC 8785). Receivers verify the signature of the body after they have
-// parsed it and encoded it so. All numbers of v must be integers, and all names ASCII.
+// canonical encodes a value as canonical JSON (RFC 8785). Receivers parse the body and encode it in the same way before
+// they verify its signature. All numbers of v must be integers, and all names ASCII.
 func canonical(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {

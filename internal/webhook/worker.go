@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,7 +70,7 @@ type Worker struct {
 
 	mu    sync.Mutex
 	hooks map[string]*hook // active webhooks by ID; guarded by mu
-	// followers end by their functions, by chain; guarded by mu.
+	// followers has the function that ends the follower of each chain; guarded by mu.
 	followers map[string]context.CancelFunc
 }
 
@@ -151,7 +152,7 @@ const (
 	followTime = 500 * time.Millisecond
 )
 
-// Run works until ctx ends. It waits for all that it started.
+// Run works until ctx ends, and waits for the goroutines that it started.
 func (w *Worker) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer w.client.CloseIdleConnections()
@@ -190,7 +191,7 @@ func (w *Worker) forget() {
 	clear(w.followers)
 }
 
-// reload starts what new webhooks need and ends what inactive ones had.
+// reload starts senders and followers for new webhooks and ends those of inactive ones.
 func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 	all, err := w.book.all(ctx)
 	if err != nil {
@@ -239,7 +240,7 @@ func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// end ends what webhooks and chains other than those given had.
+// end ends the senders of webhooks and the followers of chains that are not given.
 func (w *Worker) end(active, chains map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,7 +300,8 @@ func (w *Worker) follow(ctx context.Context, chain string) {
 	}
 }
 
-// advance finds the events of a chain up to its tip.
+// advance finds the events of a chain up to its tip, for at most followTime, so that the next call sees a new tip and
+// new webhooks.
 func (w *Worker) advance(ctx context.Context, chain string) error {
 	source, ok := w.source(chain)
 	if !ok {
@@ -310,7 +312,7 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 		return nil
 	}
 	hooks := w.on(chain)
-	for ctx.Err() == nil {
+	for begin := time.Now(); ctx.Err() == nil && time.Since(begin) < followTime; {
 		group, height, err := behind(ctx, hooks, tip)
 		if err != nil || len(group) == 0 {
 			return err
@@ -328,25 +330,37 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 	return nil
 }
 
-// behind returns the webhooks that are furthest behind, and the height that they search next. Webhooks whose outbox is
-// full wait. There is no webhook if all have reached the tip.
+// nearTip is the number of blocks below the tip within which webhooks come before those further behind.
+const nearTip = 16
+
+// behind returns the webhooks whose turn it is, and the height that they search next. Those near the tip come first, so
+// that a webhook that was held up does not delay others while it catches up. Among either kind, those furthest behind
+// come first. Webhooks whose outbox is full wait. There is no webhook if all have reached the tip.
 func behind(ctx context.Context, hooks []*hook, tip uint64) (group []*hook, height uint64, err error) {
+	var turn [2]uint64 // of group: 0 near the tip, else 1; then the height
 	for _, h := range hooks {
 		if h.ended.Load() {
 			continue
 		}
 		next, room, err := h.position(ctx, h.webhook().From)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, 0, err
-		case !room || next > tip || len(group) > 0 && next > height:
-			continue
-		case len(group) > 0 && next < height:
-			group = group[:0]
 		}
-		group, height = append(group, h), next
+		if !room || next > tip {
+			continue
+		}
+		at := [2]uint64{0, next}
+		if tip-next >= nearTip {
+			at[0] = 1
+		}
+		switch order := slices.Compare(at[:], turn[:]); {
+		case len(group) == 0 || order < 0:
+			group, turn = append(group[:0], h), at
+		case order == 0:
+			group = append(group, h)
+		}
 	}
-	return group, height, nil
+	return group, turn[1], nil
 }
 
 // report writes the messages about the events of a block.
@@ -385,10 +399,10 @@ func (w *Worker) send(ctx context.Context, h *hook) {
 		switch {
 		case err == nil && m == nil:
 			wait = -1
-		case err == nil && time.Until(m.due) > 0:
-			wait = time.Until(m.due)
 		case err == nil:
-			if err = w.deliver(ctx, h, m); err == nil {
+			if due := time.Until(m.due); due > 0 {
+				wait = due
+			} else if err = w.deliver(ctx, h, m); err == nil {
 				failing = false
 				continue
 			}

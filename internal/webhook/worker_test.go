@@ -283,6 +283,41 @@ quorate_webhook_pending %d
 	})
 }
 
+// slow takes a second for each block.
+type slow struct{ *counter }
+
+func (s slow) Block(ctx context.Context, height uint64) (webhook.Block, error) {
+	time.Sleep(time.Second)
+	return s.counter.Block(ctx, height)
+}
+
+// TestLateWebhookDelaysNoOther has a webhook that has many blocks to search while another one is at the tip.
+func TestLateWebhookDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
+		b.chain.tip.Store(500)
+		w := webhook.NewWorker(webhook.Options{
+			Book: b.book, Transport: b.to, Source: func(string) (webhook.Source, bool) { return slow{b.chain}, true },
+		})
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		defer running.Wait()
+		defer end()
+		time.Sleep(time.Minute) // the webhook of block 1 and later has begun
+		_, err := b.book.Create(t.Context(), webhook.Webhook{Owner: "ann", URL: "https://example.org/other", EventType: webhook.AddressActivity, Chain: "test", From: 501})
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		b.chain.tip.Store(501)
+		time.Sleep(10 * time.Second)
+		require.Contains(t, b.to.heights(), 501, "the other webhook waits until the first has searched all blocks")
+		require.NotContains(t, b.to.heights(), 500)
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, upTo(1, 501), b.to.heights())
+	})
+}
+
 // TestDeactivated checks that an inactive webhook gets nothing, and after its return only what happens from then on.
 func TestDeactivated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

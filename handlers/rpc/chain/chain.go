@@ -55,8 +55,6 @@ type Options struct {
 	Sources map[ids.ID]func() bool
 	// Content encodes blocks and transactions as JSON.
 	Content Content
-	// CacheBytes limits the memory for cached answers; 0 means 32 MiB.
-	CacheBytes uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -99,11 +97,11 @@ type answer struct {
 	json []byte
 }
 
+// cacheBytes limits the memory for cached answers, in bytes.
+const cacheBytes = 32 << 20
+
 // New returns a Chain.
 func New(o Options) *Chain {
-	if o.CacheBytes == 0 {
-		o.CacheBytes = 32 << 20
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -115,7 +113,7 @@ func New(o Options) *Chain {
 	}
 	c.Addresses = avax.NewAddressManager(c.Context)
 	c.ready = bounded.New(bounded.Options[cacheKey, answer]{
-		Weight: o.CacheBytes,
+		Weight: cacheBytes,
 		Weigh:  func(_ cacheKey, a answer) uint32 { return uint32(len(a.json)) + 160 },
 	})
 	return c
@@ -124,7 +122,7 @@ func New(o Options) *Chain {
 // Failed logs that the index cannot be read and returns the error that forwards the call to upstream nodes.
 func (c *Chain) Failed(ctx context.Context, err error) error {
 	if !errors.Is(err, rpc.ErrForward) && ctx.Err() == nil {
-		c.Log.Error("what is recorded of a chain cannot be read; asking a node", slog.String("chain", c.Name), slog.Any("error", err))
+		c.Log.Error("the index of a chain cannot be read; asking an upstream node", slog.String("chain", c.Name), slog.Any("error", err))
 	}
 	return rpc.ErrForward
 }

@@ -830,9 +830,9 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 		require.JSONEq(t, want, string(raw))
 	}
 	w.upstream.set(func(string) string { return "" })
-	raw, _ := w.call(t, "platform.getTxStatus", `{"txID":"`+id.String()+`"}`)
-	require.JSONEq(t, `{"status":"Unknown"}`, string(raw))
-	_, failure := w.call(t, "platform.getCurrentValidators", `{"subnetID":"`+id.String()+`"}`)
+	raw, failure := w.call(t, "platform.getTxStatus", `{"txID":"`+id.String()+`"}`)
+	require.Equal(t, "the upstream node does not answer platform.getTxStatus", failure, "no node knows is another answer: %s", raw)
+	_, failure = w.call(t, "platform.getCurrentValidators", `{"subnetID":"`+id.String()+`"}`)
 	require.Equal(t, "the upstream node does not answer platform.getCurrentValidators", failure)
 
 	// From a chain whose exports are not recorded yet, nodes answer.

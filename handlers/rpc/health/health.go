@@ -32,8 +32,8 @@ type Check struct {
 
 // Options configures a Reporter.
 type Options struct {
-	// Interval is the time between two runs of all checks; 0 means 30 s. Timeout limits each check; 0 means 10 s.
-	Interval, Timeout time.Duration
+	// Interval is the time between two runs of all checks; 0 means 30 s.
+	Interval time.Duration
 	// Metrics gets the metric checks_failing.
 	Metrics prometheus.Registerer
 	Checks  []Check
@@ -45,13 +45,13 @@ type Reporter struct {
 	interval time.Duration
 }
 
+// checkTimeout limits one check.
+const checkTimeout = 10 * time.Second
+
 // New returns a Reporter. A check fails until it has run.
 func New(o Options) (*Reporter, error) {
 	if o.Interval <= 0 {
 		o.Interval = 30 * time.Second
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = 10 * time.Second
 	}
 	h, err := health.New(logging.NoLog{}, o.Metrics)
 	if err != nil {
@@ -59,7 +59,7 @@ func New(o Options) (*Reporter, error) {
 	}
 	for _, c := range o.Checks {
 		checker := health.CheckerFunc(func(ctx context.Context) (any, error) {
-			ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
 			return c.Run(ctx)
 		})

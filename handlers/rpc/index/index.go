@@ -47,7 +47,7 @@ func New(o Options) *Service {
 
 var (
 	errNothing = errors.New("no containers have been accepted")
-	errBroken  = errors.New("the service cannot read its record of containers")
+	errBroken  = errors.New("the service cannot read its index of containers")
 	errNumber  = fmt.Errorf("numToFetch must be in [1,%d]", indexer.MaxFetchedByRange)
 )
 

@@ -217,7 +217,7 @@ func TestForwarding(t *testing.T) {
 	}
 	o.Heights = func(context.Context) (uint64, uint64, error) { return 0, 0, errors.New("broken") }
 	_, failure := call(t, o, "isAccepted", "{}")
-	require.Equal(t, "the service cannot read its record of containers", failure)
+	require.Equal(t, "the service cannot read its index of containers", failure)
 }
 
 func BenchmarkRange(b *testing.B) {

@@ -17,6 +17,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/rpc"
+	"quorate/internal/node"
 )
 
 // current asks upstream nodes for state that the index does not have, once per height of the chain.
@@ -92,11 +93,13 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		return nil, err
 	}
 	// The request continues when one of its callers leaves.
+	shared, done := node.Outlive(context.WithoutCancel(ctx))
 	coming := c.asking.DoChan(question, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+		defer done()
+		ctx, cancel := context.WithTimeout(shared, answerTimeout)
 		defer cancel()
 		a := &answer{height: c.height(), at: time.Now()}
-		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(*refusal)) {
+		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(rpc.RefusalError)) {
 			c.answers.Set(question, a)
 		}
 		return a, a.err
@@ -106,23 +109,14 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		return nil, ctx.Err()
 	case r := <-coming:
 		if r.Err != nil {
-			if !errors.As(r.Err, new(*refusal)) {
-				c.log.Warn("a call could not be forwarded", slog.String("method", method), slog.Any("error", r.Err))
-				return nil, fmt.Errorf("the upstream node does not answer %s", method)
-			}
-			return nil, r.Err
+			return nil, rpc.Unanswered(c.log, method, r.Err)
 		}
 		return r.Val.(*answer), nil //nolint:forcetypeassert // asking returns only this type
 	}
 }
 
-// refusal is an upstream node's error.
-type refusal struct{ text string }
-
-// Error returns the text for the client.
-func (r *refusal) Error() string { return r.text }
-
-// call asks upstream nodes and returns the result unchanged. A node's own error is a refusal.
+// call asks upstream nodes and returns the result unchanged. A node's own error is an
+// rpc.RefusalError.
 func call(ctx context.Context, upstream rpc.Upstream, path, method string, params []byte) ([]byte, error) {
 	if upstream == nil {
 		return nil, errors.New("there is no node")
@@ -142,7 +136,7 @@ func call(ctx context.Context, upstream rpc.Upstream, path, method string, param
 		return nil, fmt.Errorf("an answer of %d bytes with status %d", len(got.Body), got.Status)
 	}
 	if reply.Error != nil {
-		return nil, &refusal{reply.Error.Message}
+		return nil, rpc.RefusalError(reply.Error.Message)
 	}
 	if reply.Result == nil {
 		return nil, errors.New("an answer without a result")

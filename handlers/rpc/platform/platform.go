@@ -102,7 +102,8 @@ func (s *Service) GetTx(r *http.Request, args *api.GetTxArgs, reply *rpc.Raw) er
 }
 
 // GetTxStatus is platform.getTxStatus. Upstream nodes know whether a transaction that is not indexed is processing.
-// One that they report as accepted is still reported as processing until it is indexed.
+// One that they report as accepted is still reported as processing until it is indexed. Without upstream nodes, it is
+// unknown.
 func (s *Service) GetTxStatus(r *http.Request, args *platformvm.GetTxStatusArgs, reply *platformvm.GetTxStatusResponse) error {
 	ctx := r.Context()
 	accepted, err := s.status(ctx, args.TxID)
@@ -113,19 +114,21 @@ func (s *Service) GetTxStatus(r *http.Request, args *platformvm.GetTxStatusArgs,
 		reply.Status = accepted
 		return nil
 	}
+	if s.options.Upstream == nil {
+		reply.Status = status.Unknown
+		return nil
+	}
 	params, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	result, err := call(ctx, s.options.Upstream, s.options.Path, "platform.getTxStatus", params)
+	const method = "platform.getTxStatus"
+	result, err := call(ctx, s.options.Upstream, s.options.Path, method, params)
 	if err == nil {
 		err = json.Unmarshal(result, reply)
 	}
 	if err != nil {
-		if errors.As(err, new(*refusal)) {
-			return err
-		}
-		*reply = platformvm.GetTxStatusResponse{Status: status.Unknown}
+		return rpc.Unanswered(s.chain.Log, method, err)
 	}
 	if reply.Status == status.Committed || reply.Status == status.Aborted {
 		if accepted, err = s.status(ctx, args.TxID); err != nil || accepted != 0 {
