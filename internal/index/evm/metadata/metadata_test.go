@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/holiman/uint256"
 	"github.com/stretchr/testify/require"
@@ -251,6 +252,21 @@ func TestHostsAreBounded(t *testing.T) {
 		k.forget(second)
 	}
 	require.LessOrEqual(t, len(k.hosts), maxHosts)
+}
+
+// TestLongHostsAreNotCached has URIs whose host takes a megabyte, as contracts may return.
+func TestLongHostsAreNotCached(t *testing.T) {
+	uri := "http://" + strings.Repeat("a", 1<<20) + ".example/1"
+	k := newKeeper(t, &fakeContracts{uris: map[uint64]string{1: uri}}, store.NewMemory(), time.Minute)
+	await(t, k, one(nfts, 1), InvalidURI)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	require.Empty(t, k.hosts)
+
+	short := "http://host.example/" + strings.Repeat("a", 1<<20)
+	name := k.fetcher.hostOf(short)
+	require.Equal(t, "host.example", name)
+	require.NotSame(t, unsafe.StringData(short[len("http://"):]), unsafe.StringData(name), "the name of a host must not retain the URI")
 }
 
 // TestOneHostHasAPartOfTheQueue: many contracts can name one slow host.
