@@ -71,8 +71,9 @@ const (
 	leastCached = 500
 	// weightUnit is the unit, in bytes of memory, of the weight of URIs.
 	weightUnit = 256
-	// timeout of the node calls for one request's contracts.
-	timeout = 20 * time.Second
+	// timeout of the node calls for one request's contracts, and saveTimeout of saving those that came before a failure.
+	timeout     = 20 * time.Second
+	saveTimeout = 2 * time.Second
 	// unitsPerURI is the assumed weight of an average URI.
 	unitsPerURI = 2
 )
@@ -191,7 +192,6 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 	}
 	known := make(map[common.Address]contract, len(addresses))
 	var ask []common.Address
-	stale := 0
 	for i, row := range rows {
 		c, err := decodeContract(addresses[i], row)
 		if row != nil && err != nil {
@@ -202,18 +202,9 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 		}
 		if row == nil || time.Since(c.asked) >= b.fresh {
 			ask = append(ask, addresses[i])
-			if row != nil {
-				stale++
-			}
 		}
 	}
-	asked, err := b.ask(ctx, ask)
-	if err != nil {
-		if stale == len(ask) { // all are known, though stale
-			return known, nil
-		}
-		return nil, err
-	}
+	asked, failure := b.ask(ctx, ask)
 	var batch store.Batch
 	batch.NoSync = true // can be fetched again
 	for i, c := range asked {
@@ -222,5 +213,18 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 			batch.Put(store.FamilyEVMAsked, keys[slices.Index(addresses, ask[i])], encodeContract(&c))
 		}
 	}
-	return known, b.store.Commit(ctx, &batch)
+	if failure == nil {
+		return known, b.store.Commit(ctx, &batch)
+	}
+	if batch.Len() > 0 { // so that the next attempt asks for the rest only, however many contracts there are
+		saving, saved := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+		_ = b.store.Commit(saving, &batch)
+		saved()
+	}
+	for _, address := range addresses {
+		if _, ok := known[address]; !ok {
+			return nil, failure
+		}
+	}
+	return known, nil // some of them are stale
 }

@@ -179,6 +179,44 @@ func TestNodeAway(t *testing.T) {
 	require.Equal(t, chain.ERC20, got[0].Standard)
 }
 
+// failingNode fails after a number of requests, for calls of contracts.
+type failingNode struct {
+	*fakeNode
+	left int
+}
+
+func (n *failingNode) Calls(ctx context.Context, block *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
+	if n.left--; n.left < 0 {
+		return nil, node.ErrUnavailable
+	}
+	return n.fakeNode.Calls(ctx, block, calls)
+}
+
+// TestContractsAreSavedBeforeAFailure has more contracts than the node answers for at a time. Anyone can send a wallet
+// tokens of so many.
+func TestContractsAreSavedBeforeAFailure(t *testing.T) {
+	n := &failingNode{fakeNode: newFake()}
+	var all []common.Address
+	for i := range byte(100) {
+		all = append(all, common.Address{1, i})
+		n.contracts[all[i]] = n.contracts[address(1)]
+	}
+	book := newBook(t, n, store.NewMemory())
+	attempts := 1
+	for ; ; attempts++ {
+		n.left = 3
+		got, err := book.Contracts(t.Context(), all)
+		if err == nil {
+			require.Equal(t, chain.ERC20, got[99].Standard)
+			break
+		}
+		require.ErrorIs(t, err, node.ErrUnavailable)
+		require.Less(t, attempts, 10)
+	}
+	require.Equal(t, 3, attempts)
+	require.Equal(t, len(all)*questions, n.asked, "each contract is asked once")
+}
+
 // TestAnswersAge asks again after a day, and makes do with the old answer if it must.
 func TestAnswersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
