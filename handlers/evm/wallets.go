@@ -193,12 +193,11 @@ func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Addres
 	if balance, ok := a.balances.Get(key); ok {
 		return &balance, nil
 	}
-	balance, err := of.Node.NativeBalance(ctx, wallet, after.Number)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, after.Number, err)
+	balance, err := nativeAt(ctx, of, wallet, after.Number)
+	if err == nil {
+		a.balances.Set(key, *balance)
 	}
-	a.balances.Set(key, *balance)
-	return balance, nil
+	return balance, err
 }
 
 // sealSize is the size of a sealed balance's seal, in bytes.

@@ -25,12 +25,6 @@ type Contracts interface {
 	Contracts(ctx context.Context, addresses []common.Address) ([]*Contract, error)
 }
 
-// rememberer is an optional interface of Contracts. It returns cached results without waiting; ok is false if Contracts
-// must be called.
-type rememberer interface {
-	Remembered(address common.Address) (found *Contract, ok bool)
-}
-
 // Index reads the index of one chain in a store. Each call reads one snapshot. It is safe for concurrent use. Its
 // methods return ErrEmpty while no block is indexed, their own errors, and those of Contracts and of the store.
 //
@@ -326,7 +320,6 @@ func (s *state) classifier() *classifier {
 
 // learn fetches the standards of n contracts that are not cached.
 func (c *classifier) learn(ctx context.Context, n int, contract func(int) common.Address) error {
-	memory, _ := c.contracts.(rememberer)
 	var ask []common.Address
 	var last common.Address
 	for i := range n {
@@ -337,14 +330,6 @@ func (c *classifier) learn(ctx context.Context, n int, contract func(int) common
 		last = address
 		if _, ok := c.standards[address]; !ok {
 			c.standards[address] = evm.Unknown
-			if memory != nil {
-				if one, ok := memory.Remembered(address); ok {
-					if one != nil {
-						c.standards[address] = one.Standard
-					}
-					continue
-				}
-			}
 			ask = append(ask, address)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
+	"quorate/internal/index/internal/row"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
@@ -412,7 +413,7 @@ func TestGasIsBounded(t *testing.T) {
 }
 
 func FuzzRows(f *testing.F) {
-	f.Add([]byte{version, 1, 2, 3, 1, 'a', 1, 'b'})
+	f.Add([]byte{row.Version, 1, 2, 3, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := decodeContract(address(1), b); err != nil {
 			require.ErrorIs(t, err, store.ErrCorrupt)

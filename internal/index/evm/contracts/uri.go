@@ -133,7 +133,7 @@ func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]ur
 				return nil, err
 			}
 			known[tokens[i]] = kept // used if the call fails
-			if time.Since(kept.asked) < b.fresh {
+			if time.Since(kept.asked) < fresh {
 				continue
 			}
 		}

@@ -22,6 +22,7 @@ import (
 
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
+	"quorate/internal/index/internal/row"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
@@ -368,7 +369,7 @@ func TestLateAnswersAreTold(t *testing.T) {
 }
 
 func TestDamagedRow(t *testing.T) {
-	for _, b := range [][]byte{{}, {2}, {version}, {version, 1, 1, 1, 9}} {
+	for _, b := range [][]byte{{}, {2}, {row.Version}, {row.Version, 1, 1, 1, 9}} {
 		if _, err := decode(b); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("got %v for %x, want ErrCorrupt", err, b)
 		}
