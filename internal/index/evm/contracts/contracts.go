@@ -95,7 +95,7 @@ func New(o Options) *Book {
 	b.uris = bounded.New(bounded.Options[tokenKey, uri]{
 		Weight: uint64(cached) * unitsPerURI,
 		Weigh:  func(_ tokenKey, u uri) uint32 { return uint32(1 + len(u.text)/weightUnit) },
-		Life:   func(u uri) time.Duration { return believed(u.asked, fresh) },
+		Life:   func(u uri) time.Duration { return believed(u.asked, u.fresh()) },
 	})
 	return b
 }

@@ -305,6 +305,28 @@ func TestTokenURI(t *testing.T) {
 	}
 }
 
+// TestMissingTokenIsAskedForAgain has a node that lags behind the index.
+func TestMissingTokenIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newFake(), store.NewMemory()
+		book := newBook(t, n, s)
+		look := func(b *Book) string {
+			text, exists, err := b.LookUp(t.Context(), chain.ERC721, address(4), uint256.NewInt(7))
+			require.NoError(t, err)
+			require.Equal(t, text != "", exists)
+			return text
+		}
+		require.Empty(t, look(book))
+		n.contracts[address(4)] = n.contracts[address(2)]
+		require.Empty(t, look(book))
+		require.Empty(t, look(newBook(t, n, s)), "the store has the answer for a while")
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, "ipfs://cats/7", look(book))
+		require.Equal(t, "ipfs://cats/7", look(newBook(t, n, s)))
+		book.Close()
+	})
+}
+
 // TestTokenURIsInOneRequest asks for many tokens at a time, each once, and goes on
 // without those that the node does not execute.
 func TestTokenURIsInOneRequest(t *testing.T) {

@@ -130,7 +130,7 @@ const (
 
 	// fresh is how long metadata are current.
 	fresh = 24 * time.Hour
-	// firstRetry is the pause after a temporary failure. It doubles with each failure up to fresh.
+	// firstRetry is the pause after a temporary failure or a missing token. It doubles with each failure up to fresh.
 	firstRetry = 30 * time.Second
 )
 
@@ -336,11 +336,11 @@ func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
 		return err
 	}
 	row := kept{Metadata: m}
-	if m.Status.passing() {
+	if m.Status.passing() && before.Status == Indexed {
+		row.Metadata = before.Metadata
+	}
+	if m.Status.passing() || m.Status == MissingToken { // the node may lag behind the index, which has the token
 		row.failures = before.failures + 1
-		if before.Status == Indexed {
-			row.Metadata = before.Metadata
-		}
 	}
 	row.Updated = time.Now()
 	batch := store.Batch{NoSync: true} // can be fetched again
@@ -429,7 +429,7 @@ func (k *Keeper) done(t token, name string, late bool) {
 // kept is the decoded value of a row.
 type kept struct {
 	Metadata
-	// failures is the number of consecutive temporary failures.
+	// failures is the number of consecutive temporary failures and missing tokens.
 	failures uint64
 }
 

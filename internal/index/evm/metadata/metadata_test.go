@@ -207,7 +207,10 @@ func TestRetries(t *testing.T) {
 	require.Equal(t, "x", got.Name)
 	require.Equal(t, firstRetry, got.next().Sub(got.Updated))
 	require.NoError(t, k.keep(t.Context(), tok, Metadata{Status: MissingToken}))
-	require.Equal(t, MissingToken, read().Status)
+	got = read()
+	require.Equal(t, MissingToken, got.Status)
+	require.Empty(t, got.Name)
+	require.Equal(t, 2*firstRetry, got.next().Sub(got.Updated), "a node that lags does not have a new token yet")
 }
 
 // TestQueueIsBounded asks for more than can wait, while nothing is fetched.
