@@ -216,7 +216,8 @@ func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetai
 			continue
 		}
 		untold[places[i]] = true
-		a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
+		// Anyone can deploy a contract with many such tokens.
+		a.log.Debug("the contract of a token does not report its URI", slog.Uint64("evmChainID", of.ChainID),
 			slog.String("contract", ask[i].Contract.Hex()), slog.String("tokenID", ask[i].ID.Dec()), slog.Any("error", err))
 	}
 	return untold, failure, nil
