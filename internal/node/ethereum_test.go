@@ -372,6 +372,44 @@ func TestNativeBalance(t *testing.T) {
 	}
 }
 
+// TestStateOfAnotherNode has a node that pruned the state or lags, before one that has it.
+func TestStateOfAnotherNode(t *testing.T) {
+	asked := 0
+	archive := ethereum(t, func(method string, _ []json.RawMessage) string {
+		asked++
+		if method == callMethod {
+			return `"result":"0x07"`
+		}
+		return `"result":"0x7"`
+	})
+	for _, refusal := range []string{"missing trie node 12 (path )", "header not found", "cannot query unfinalized data"} {
+		first := ethereum(t, func(string, []json.RawMessage) string {
+			return fmt.Sprintf(`"error":{"code":-32000,"message":%q}`, refusal)
+		})
+		chain := newClient(t, first, archive).EVM("")
+		balance, err := chain.NativeBalance(t.Context(), common.Address{}, 5)
+		require.NoError(t, err, refusal)
+		require.Equal(t, uint256.NewInt(7), balance)
+		height := uint64(5)
+		returned, err := chain.Calls(t.Context(), &height, []EVMCall{{}})
+		require.NoError(t, err, refusal)
+		require.Equal(t, []EVMReturn{{Data: []byte{7}}}, returned)
+
+		_, err = newClient(t, first).EVM("").NativeBalance(t.Context(), common.Address{}, 5)
+		var refused *RPCError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, refusal)
+	}
+	require.Equal(t, 6, asked)
+
+	reverts := ethereum(t, func(string, []json.RawMessage) string {
+		return `"error":{"code":3,"message":"execution reverted: missing trie node"}`
+	})
+	returned, err := newClient(t, reverts, archive).EVM("").Calls(t.Context(), nil, []EVMCall{{}})
+	require.NoError(t, err)
+	require.Equal(t, []EVMReturn{{Failed: true}}, returned, "a contract chooses the reason for its failure")
+}
+
 func TestBlockchainID(t *testing.T) {
 	want := ids.ID{1, 2, 3}
 	result := fmt.Sprintf(`"0x%x"`, want[:])
