@@ -520,7 +520,7 @@ func TestIndexBeginsLater(t *testing.T) {
 	w := apitest.Get(h, base+"/contracts/"+alice.Hex()+"/transactions:getDeployment")
 	requireError(t, w, 404, "address: no transaction of this chain is known to have deployed a contract there")
 	require.Contains(t, w.Body.String(), "or it was deployed before block 70, with which the index begins")
-	f.balancesErr = fmt.Errorf("secret: %w", evm.ErrBeforeRecord)
+	f.balancesErr = fmt.Errorf("secret: %w", evm.ErrBeforeFirst)
 	w = apitest.Get(h, balances+"&blockNumber=7")
 	requireError(t, w, 503, "blockNumber: the index of this chain begins with a later block")
 	require.Contains(t, w.Body.String(), `"code":"INDEX_BEGINS_LATER"`)

@@ -390,22 +390,22 @@ func (a *API) listICMOfAddress(ctx context.Context, r operation.Request) error {
 	return a.sendICMPage(ctx, r, q, chains, network, icmFilter{party: &party})
 }
 
-// words returns the filter in page tokens.
-func (f *icmFilter) words() []string {
+// texts returns the filter as texts, for page tokens.
+func (f *icmFilter) texts() []string {
 	var all []string
 	for _, id := range []*ids.ID{f.source, f.destination, f.either} {
-		word := ""
+		text := ""
 		if id != nil {
-			word = id.String()
+			text = id.String()
 		}
-		all = append(all, word)
+		all = append(all, text)
 	}
 	for _, address := range []*common.Address{f.sender, f.recipient, f.party} {
-		word := ""
+		text := ""
 		if address != nil {
-			word = address.Hex()
+			text = address.Hex()
 		}
-		all = append(all, word)
+		all = append(all, text)
 	}
 	return all
 }
@@ -418,7 +418,7 @@ type icmPage struct {
 
 // sendICMPage sends the page of messages that a request asks for.
 func (a *API) sendICMPage(ctx context.Context, r operation.Request, q *query.Values, chains []*Chain, network string, f icmFilter) error {
-	p := q.Page(paging.List{Key: a.key, Operation: "ICM messages", Filters: append(f.words(), network)})
+	p := q.Page(paging.List{Key: a.key, Operation: "ICM messages", Filters: append(f.texts(), network)})
 	if err := q.Err(); err != nil {
 		return err
 	}

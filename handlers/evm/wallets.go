@@ -233,7 +233,7 @@ func (a *API) splitBalances(list paging.List, b []byte) (native *uint256.Int, po
 	}
 	b, seal := b[:len(b)-sealSize], b[len(b)-sealSize:]
 	if !hmac.Equal(seal, a.seal(list, b)) {
-		return nil, nil, fmt.Errorf("%w: the balance in it is not ours", evm.ErrPosition)
+		return nil, nil, fmt.Errorf("%w: its seal is wrong", evm.ErrPosition)
 	}
 	return new(uint256.Int).SetBytes(b[:size]), b[size:], nil
 }

@@ -172,7 +172,7 @@ func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EV
 		ends = append(ends, len(calls))
 	}
 	answers, err := e.client.batch(ctx, e.path, calls, func(answers []outcome) error {
-		return elsewhere(from, calls[:ends[0]], answers[:ends[0]])
+		return onlyElsewhere(from, calls[:ends[0]], answers[:ends[0]])
 	})
 	switch {
 	case err == nil:
@@ -321,9 +321,9 @@ func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, caus
 	return append(all, ']'), nil
 }
 
-// elsewhere returns an error if another node should be asked for a block, because this node
-// lacks the block or cannot trace it. The first reply is the node's height.
-func elsewhere(height uint64, calls []invocation, answers []outcome) error {
+// onlyElsewhere returns an error that makes the Client ask another node for a block, if this
+// node lacks the block or cannot trace it. The first reply is the node's height.
+func onlyElsewhere(height uint64, calls []invocation, answers []outcome) error {
 	if tip, known := heightOf(answers[0]); known && height <= tip {
 		for i, a := range answers[1:] {
 			if method := calls[1+i].method; method != tracesMethod && a.pruned() {
@@ -416,7 +416,7 @@ func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
 
 // stateless returns an error that makes the Client ask another node, if this node lacks the
 // state after a block: it pruned the state, or has not executed the block. Another node may
-// be an archive node, or further.
+// be an archive node, or have more blocks.
 func stateless(refused *RPCError) error {
 	if refused == nil || executionFailed(refused) || !slices.ContainsFunc([]string{"missing trie node", "historical state", "state unavailable", "header not found", "block not found", "unfinalized data", "after last accepted"}, func(text string) bool {
 		return strings.Contains(refused.Message, text)

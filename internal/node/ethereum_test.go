@@ -109,8 +109,6 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksTooLarge uses a node that bounds the bytes of a batch but not those of a single
-// call.
 func TestBlockHash(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	for name, test := range map[string]struct {
@@ -139,6 +137,8 @@ func TestBlockHash(t *testing.T) {
 	}
 }
 
+// TestBlocksTooLarge uses a node that bounds the bytes of a batch but not those of a single
+// call.
 func TestBlocksTooLarge(t *testing.T) {
 	var left, batches int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -448,15 +448,15 @@ func TestHeads(t *testing.T) {
 	}))
 	defer server.Close()
 	woken := make(chan struct{}, 10)
-	heard, err := newClient(t, server.URL).EVM(CChainRPC).hear(t.Context(), func() { woken <- struct{}{} })
+	subscribed, err := newClient(t, server.URL).EVM(CChainRPC).listen(t.Context(), func() { woken <- struct{}{} })
 	require.Error(t, err)
-	require.True(t, heard)
+	require.True(t, subscribed)
 	require.Len(t, woken, 2)
 
 	url, _ := serve(t, 404, ``)
-	heard, err = newClient(t, url).EVM(CChainRPC).hear(t.Context(), func() {})
+	subscribed, err = newClient(t, url).EVM(CChainRPC).listen(t.Context(), func() {})
 	require.ErrorContains(t, err, "404")
-	require.False(t, heard)
+	require.False(t, subscribed)
 }
 
 // TestHeadsTriesAgain checks that pauses grow for a node without WebSocket.

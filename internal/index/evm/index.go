@@ -59,7 +59,7 @@ type state struct {
 func (r *Index) view(ctx context.Context) (*state, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of chain %s: %w", r.chainID, err)
+		return nil, fmt.Errorf("reading the index of chain %s: %w", r.chainID, err)
 	}
 	s := &state{View: v, Index: r}
 	s.head, err = readHead(ctx, v, &r.chain)
@@ -100,7 +100,7 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 		return BlockRef{}, fmt.Errorf("reading block %d: %w", number, err)
 	}
 	if values[0] == nil {
-		return BlockRef{}, fmt.Errorf("%w: the record begins with block %d, not with %d", ErrBeforeRecord, s.head.first, number)
+		return BlockRef{}, fmt.Errorf("%w: the index begins with block %d, not with %d", ErrBeforeFirst, s.head.first, number)
 	}
 	v, b := read(values[0]), Block{}
 	v.block(number, &b)
@@ -338,7 +338,7 @@ func (c *classifier) learn(ctx context.Context, n int, contract func(int) common
 	}
 	contracts, err := c.contracts.Contracts(ctx, ask)
 	if err != nil {
-		return fmt.Errorf("finding out about contracts: %w", err)
+		return fmt.Errorf("reading the standards of contracts: %w", err)
 	}
 	for i, one := range contracts {
 		if one != nil {

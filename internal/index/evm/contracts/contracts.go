@@ -89,13 +89,13 @@ func New(o Options) *Book {
 			if !c.exists {
 				return absentFor
 			}
-			return believed(c.asked, fresh)
+			return lifeOf(c.asked, fresh)
 		},
 	})
 	b.uris = bounded.New(bounded.Options[tokenKey, uri]{
 		Weight: uint64(cached) * unitsPerURI,
 		Weigh:  func(_ tokenKey, u uri) uint32 { return uint32(1 + len(u.text)/weightUnit) },
-		Life:   func(u uri) time.Duration { return believed(u.asked, u.fresh()) },
+		Life:   func(u uri) time.Duration { return lifeOf(u.asked, u.fresh()) },
 	})
 	return b
 }
@@ -106,8 +106,8 @@ func (b *Book) Close() {
 	b.uris.Close()
 }
 
-// believed returns how long a result that is fresh for a time may stay in memory: briefly if it is stale.
-func believed(asked time.Time, life time.Duration) time.Duration {
+// lifeOf returns how long a result that is fresh for a time may stay in memory: briefly if it is stale.
+func lifeOf(asked time.Time, life time.Duration) time.Duration {
 	return max(life-time.Since(asked), absentFor)
 }
 
@@ -129,13 +129,13 @@ func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*ev
 	}
 	known, err := load(ctx, b.contracts, ask, b.loadContracts)
 	if err != nil {
-		return nil, fmt.Errorf("asking contracts what they are: %w", err)
+		return nil, fmt.Errorf("calling contracts for their standards: %w", err)
 	}
 	for i, address := range ask {
 		c, ok := known[address]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("asking contract %s what it is: no answer", address)
+			return nil, fmt.Errorf("calling contract %s for its standard: no answer", address)
 		case c.exists:
 			found[places[i]] = &c.Contract
 		}
@@ -147,7 +147,7 @@ func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*ev
 // and then, and one response causes a hundred reads.
 const noted = 16
 
-// glance returns the cached value without waiting.
+// glance returns the cached value without waiting. It seldom records the read.
 func glance[K comparable, V any](cache *bounded.Cache[K, V], k K) (V, bool) {
 	if rand.IntN(noted) == 0 {
 		return cache.Get(k)
