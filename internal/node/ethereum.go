@@ -338,8 +338,21 @@ func onlyElsewhere(height uint64, calls []invocation, answers []outcome) error {
 		if a.refused != nil && a.refused.Method == tracesMethod {
 			return untraceable(a.refused)
 		}
+		if err := notOffered(a.refused); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// notOffered returns an error that makes the Client ask another node, if this node does not
+// offer one method of a batch. The Client does not remember it, because it knows a batch by
+// its first method.
+func notOffered(refused *RPCError) error {
+	if refused == nil || !refused.NotOffered() {
+		return nil
+	}
+	return &RPCError{Method: refused.Method, Code: methodNotFound, Message: refused.Message, cause: errors.New(refused.Error())}
 }
 
 func heightOf(a outcome) (height uint64, known bool) {

@@ -372,6 +372,44 @@ func TestNativeBalance(t *testing.T) {
 	}
 }
 
+// TestMethodOfAnotherNode has a node without one of the methods that a batch needs, as some providers are, before one
+// with all.
+func TestMethodOfAnotherNode(t *testing.T) {
+	all := func(method string, params []json.RawMessage) string {
+		switch method {
+		case heightMethod:
+			return `"result":"0x4"`
+		case "eth_getLogs":
+			return `"result":[]`
+		}
+		return blockOf("")(method, params)
+	}
+	without := func(missing string) string {
+		return ethereum(t, func(method string, params []json.RawMessage) string {
+			if method == missing {
+				return `"error":{"code":-32601,"message":"the method does not exist/is not available"}`
+			}
+			return all(method, params)
+		})
+	}
+	whole := ethereum(t, all)
+	blocks, err := newClient(t, without(receiptsMethod), whole).EVM("").Blocks(t.Context(), 1, 2, true)
+	require.NoError(t, err)
+	require.Len(t, blocks, 2)
+	_, last, err := newClient(t, without("eth_getLogs"), whole).SentMessages(t.Context(), "", 1, 4)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), last)
+
+	c := newClient(t, without(receiptsMethod))
+	_, err = c.EVM("").Blocks(t.Context(), 1, 1, false)
+	var refused *RPCError
+	require.ErrorAs(t, err, &refused)
+	require.True(t, refused.NotOffered())
+	require.Equal(t, receiptsMethod, refused.Method)
+	_, _, err = c.SentMessages(t.Context(), "", 1, 4)
+	require.NoError(t, err, "another batch, whose first method is the same")
+}
+
 // TestStateOfAnotherNode has a node that pruned the state or lags, before one that has it.
 func TestStateOfAnotherNode(t *testing.T) {
 	asked := 0
