@@ -46,6 +46,8 @@ const (
 	maxHeader = 64 << 10
 	// maxHost is the maximum length of a host and its port in bytes. No name of the DNS is longer than 253 bytes.
 	maxHost = 260
+	// maxURL is the maximum length of a URL in bytes. Most servers refuse longer ones.
+	maxURL = 8 << 10
 )
 
 // NewFetcher returns a Fetcher after checking the options. It sends no request.
@@ -211,6 +213,9 @@ func documents(gateway *url.URL) string { return strings.TrimSuffix(gateway.Path
 // gateway, nil if none is used.
 func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byte, error) {
 	for range maxRedirects + 1 {
+		if len(text) > maxURL {
+			return nil, failed(InvalidURI, "it is a URL of %d bytes", len(text))
+		}
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || len(u.Host) > maxHost || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, failed(InvalidURI, "it is no URL")

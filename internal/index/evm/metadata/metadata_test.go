@@ -273,6 +273,27 @@ func TestLongHostsAreNotCached(t *testing.T) {
 	require.NotSame(t, unsafe.StringData(short[len("http://"):]), unsafe.StringData(name), "the name of a host must not retain the URI")
 }
 
+// TestLongURLsAreNotRequested has an ERC-1155 URI that the token's ID makes longer than a megabyte.
+func TestLongURLsAreNotRequested(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		if r.URL.Path == "/redirect" {
+			http.Redirect(w, r, "/"+strings.Repeat("a", maxURL), http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, "{}")
+	}))
+	defer server.Close()
+	c := &fakeContracts{uris: map[uint64]string{1: server.URL + "/" + strings.Repeat("{id}", 20_000), 2: server.URL + "/redirect", 3: server.URL + "/" + strings.Repeat("a", 4000)}}
+	k := newKeeper(t, c, store.NewMemory(), time.Minute)
+	await(t, k, one(multi, 1), InvalidURI)
+	require.Zero(t, requests.Load())
+	await(t, k, one(multi, 2), InvalidURI)
+	await(t, k, one(multi, 3), Indexed)
+	require.Equal(t, int64(2), requests.Load())
+}
+
 // TestOneHostHasAPartOfTheQueue: many contracts can name one slow host.
 func TestOneHostHasAPartOfTheQueue(t *testing.T) {
 	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
