@@ -37,7 +37,7 @@ type erc20Balance struct {
 	Source string `json:"balanceSource"`
 	// TransferSum is what the transfers add up to, if the contract reported something else.
 	TransferSum string `json:"transferSum,omitempty"`
-	Reputation  *int   `json:"tokenReputation"` // nobody rates tokens here
+	Reputation  *int   `json:"tokenReputation"` // always null
 }
 
 type erc721Balance struct {
@@ -251,8 +251,8 @@ func (a *API) erc20Balances(ctx context.Context, of *Chain, wallet common.Addres
 }
 
 // balancesOf returns what contracts report as the balance of a wallet after a block, nil for those that report nothing.
-// If no node can tell, it returns nil for all if another source knows the balances, else the error. The method is
-// balanceOf(address).
+// If no node answers, it returns nil for all contracts if otherwise is set, which means that another source knows the
+// balances, and else the error. The method is balanceOf(address).
 func (a *API) balancesOf(ctx context.Context, of *Chain, wallet common.Address, contracts []common.Address, number uint64, otherwise bool) ([]*uint256.Int, error) {
 	data := append([]byte{0x70, 0xa0, 0x82, 0x31}, common.LeftPadBytes(wallet[:], 32)...)
 	balances := make([]*uint256.Int, len(contracts))

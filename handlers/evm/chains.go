@@ -85,7 +85,7 @@ func (c *Chains) Set(network string, all []Chain, starting bool) error {
 	n := networkChains{byName: make(map[string][]*Chain), starting: starting}
 	for _, chain := range all {
 		if chain.BlockchainID == ids.Empty || chain.Progress == nil || chain.Index == nil || chain.Contracts == nil || chain.URIs == nil || chain.Node == nil {
-			return fmt.Errorf("EVM chain %d: %w", chain.ChainID, errors.New("its blockchain ID, progress, record and node are required"))
+			return fmt.Errorf("EVM chain %d: %w", chain.ChainID, errors.New("its blockchain ID, progress, index, contracts, URIs and node are required"))
 		}
 		if chain.NativeToken.Name == "" && chain.NativeToken.Symbol == "" {
 			t := &chain.NativeToken

@@ -143,7 +143,7 @@ func Explain(request context.Context, err error) error {
 		var unknown *evm.NotDeployedError
 		var off *evm.OffError
 		switch {
-		case errors.Is(err, evm.ErrBeforeRecord):
+		case errors.Is(err, evm.ErrBeforeFirst):
 			e := apierr.Unavailable(err, "blockNumber: the index of this chain begins with a later block (header Indexed-From), as the node of this instance lacks earlier ones; ask for a later block, or another instance")
 			e.Code = codeBeginsLater
 			return e
@@ -176,7 +176,7 @@ func Explain(request context.Context, err error) error {
 		case errors.Is(err, node.ErrUnavailable):
 			return apierr.Unavailable(err, "the node of this chain, which the answer needs, cannot be reached; try again later")
 		case errors.Is(err, node.ErrMalformed), errors.Is(err, chain.ErrInconsistent), errors.As(err, &refusal):
-			return &apierr.Error{Status: http.StatusBadGateway, Message: "the node of this chain did not tell what the answer needs; it may not keep the state of old blocks", Err: err}
+			return &apierr.Error{Status: http.StatusBadGateway, Message: "the node of this chain refused a call that the answer needs, or its response was wrong; it may not keep the state of old blocks", Err: err}
 		default:
 			return apierr.Internal(err)
 		}

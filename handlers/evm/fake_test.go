@@ -388,7 +388,7 @@ func (f *fake) Block(_ context.Context, number uint64) (*evm.Block, error) {
 	case number > height:
 		return nil, evm.ErrBeyondTip
 	case number < f.progress.From:
-		return nil, evm.ErrBeforeRecord
+		return nil, evm.ErrBeforeFirst
 	}
 	b := wholeBlock(number)
 	return &b, nil

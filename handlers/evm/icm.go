@@ -133,6 +133,7 @@ func (l *icmList) head(ctx context.Context) (*icmPlace, error) {
 		if l.ended = len(l.entries) < l.query.Limit; len(l.entries) > 0 {
 			l.query.After = &l.entries[len(l.entries)-1].ICMPlace
 		}
+		l.query.Limit = min(2*l.query.Limit, maxICMEntries) // the filter may select few
 	}
 	if len(l.entries) == 0 {
 		return nil, nil
@@ -140,11 +141,27 @@ func (l *icmList) head(ctx context.Context) (*icmPlace, error) {
 	return &icmPlace{l.entries[0].ICMPlace, l.chain.BlockchainID}, nil
 }
 
+const (
+	// maxICMEntries is the maximum number of entries of one chain to read at a time.
+	maxICMEntries = 1024
+	// maxICMScanned is the number of entries after which a page ends short. The filter may select few of many.
+	maxICMScanned = 16 << 10
+	// icmAtOnce is the number of messages to read at a time, and maxICMData the size of their data and receipts in bytes
+	// after which a page ends short. A message may have as much data as a block has room for.
+	icmAtOnce  = 16
+	maxICMData = 4 << 20
+	// icmReceiptSize is the size of an encoded receipt in bytes.
+	icmReceiptSize = 64
+)
+
 // icmMerge merges the lists of several chains.
 type icmMerge struct {
 	chains map[ids.ID]*Chain
 	filter icmFilter
 	lists  []*icmList
+	// scanned is the number of entries that were read, selected or not, and last the place of the last one.
+	scanned int
+	last    icmPlace
 }
 
 func newICMMerge(chains []*Chain, filter icmFilter, after *icmPlace, limit int) *icmMerge {
@@ -172,9 +189,10 @@ func newICMMerge(chains []*Chain, filter icmFilter, after *icmPlace, limit int) 
 	return m
 }
 
-// next returns the next n selected entries of all lists and their places; fewer at the end.
+// next returns the next n selected entries of all lists and their places; fewer at the end, and after maxICMScanned
+// entries.
 func (m *icmMerge) next(ctx context.Context, n int) (entries []evm.ICMEntry, places []icmPlace, err error) {
-	for len(entries) < n {
+	for len(entries) < n && m.scanned < maxICMScanned {
 		var first *icmList
 		var place *icmPlace
 		for _, l := range m.lists {
@@ -191,6 +209,7 @@ func (m *icmMerge) next(ctx context.Context, n int) (entries []evm.ICMEntry, pla
 		}
 		e := first.entries[0]
 		first.entries = first.entries[1:]
+		m.scanned, m.last = m.scanned+1, *place
 		if m.filter.selects(place.chain, &e) {
 			entries, places = append(entries, e), append(places, *place)
 		}
@@ -198,14 +217,15 @@ func (m *icmMerge) next(ctx context.Context, n int) (entries []evm.ICMEntry, pla
 	return entries, places, nil
 }
 
-// page returns up to limit messages. next is the place of the last one, or nil on the last page.
+// page returns up to limit messages. next is the place after which the next page begins, or nil on the last page. A page
+// may be shorter than the limit if the messages are large, or if the filter selects few of the entries.
 //
 // A message has an entry in the list of each of its chains that is indexed, and a further one each time it is sent
 // again. The first sending counts, or else the delivery.
 func (m *icmMerge) page(ctx context.Context, limit int) (found []icmMessage, next *icmPlace, err error) {
 	var last icmPlace
-	for {
-		want := limit + 1 - len(found)
+	for size := 0; ; {
+		want := min(limit+1-len(found), icmAtOnce)
 		entries, places, err := m.next(ctx, want)
 		if err != nil {
 			return nil, nil, err
@@ -222,9 +242,14 @@ func (m *icmMerge) page(ctx context.Context, limit int) (found []icmMessage, nex
 				return found, &last, nil
 			}
 			found, last = append(found, messages[i]), places[i]
+			content := messages[i].known().Message
+			size += len(content.Data) + len(content.Receipts)*icmReceiptSize
 		}
-		if len(entries) < want {
+		switch {
+		case len(entries) < want && m.scanned < maxICMScanned:
 			return found, nil, nil
+		case size > maxICMData, m.scanned >= maxICMScanned:
+			return found, &m.last, nil
 		}
 	}
 }
@@ -365,22 +390,22 @@ func (a *API) listICMOfAddress(ctx context.Context, r operation.Request) error {
 	return a.sendICMPage(ctx, r, q, chains, network, icmFilter{party: &party})
 }
 
-// words returns the filter in page tokens.
-func (f *icmFilter) words() []string {
+// texts returns the filter as texts, for page tokens.
+func (f *icmFilter) texts() []string {
 	var all []string
 	for _, id := range []*ids.ID{f.source, f.destination, f.either} {
-		word := ""
+		text := ""
 		if id != nil {
-			word = id.String()
+			text = id.String()
 		}
-		all = append(all, word)
+		all = append(all, text)
 	}
 	for _, address := range []*common.Address{f.sender, f.recipient, f.party} {
-		word := ""
+		text := ""
 		if address != nil {
-			word = address.Hex()
+			text = address.Hex()
 		}
-		all = append(all, word)
+		all = append(all, text)
 	}
 	return all
 }
@@ -393,7 +418,7 @@ type icmPage struct {
 
 // sendICMPage sends the page of messages that a request asks for.
 func (a *API) sendICMPage(ctx context.Context, r operation.Request, q *query.Values, chains []*Chain, network string, f icmFilter) error {
-	p := q.Page(paging.List{Key: a.key, Operation: "ICM messages", Filters: append(f.words(), network)})
+	p := q.Page(paging.List{Key: a.key, Operation: "ICM messages", Filters: append(f.texts(), network)})
 	if err := q.Err(); err != nil {
 		return err
 	}

@@ -190,7 +190,9 @@ func (f *icmFeed) Next(ctx context.Context) ([]stream.Event, error) {
 			if len(events) > 0 {
 				return events, nil
 			}
-			more = more || c.Progress().Height >= f.at[icmChain(c.BlockchainID)].Number
+			// An index without blocks, or one that is behind its progress, leaves the position where it was.
+			after := f.at[icmChain(c.BlockchainID)]
+			more = more || after != at && c.Progress().Height >= after.Number
 		}
 		if more && ctx.Err() == nil {
 			continue

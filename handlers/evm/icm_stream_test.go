@@ -324,3 +324,33 @@ func TestICMStreamCursors(t *testing.T) {
 		require.Contains(t, w.Body.String(), "cursor: ")
 	}
 }
+
+// unread is an index whose log cannot be read from a position on. It counts how often that is tried.
+type unread struct {
+	*fake
+	asked *atomic.Int64
+}
+
+func (u unread) ICMLog(_ context.Context, from evm.ICMPosition, _ int) (evm.ICMLog, error) {
+	u.asked.Add(1)
+	return evm.ICMLog{Next: from}, u.err
+}
+
+// TestICMStreamWaits has an index without blocks, and one that is behind its progress, as that of a standby may be.
+func TestICMStreamWaits(t *testing.T) {
+	for name, err := range map[string]error{"empty": evm.ErrEmpty, "behind": nil} {
+		t.Run(name, func(t *testing.T) {
+			f, asked := newFake(), new(atomic.Int64)
+			f.err = err
+			f.progress = reply.Progress{}
+			one := f.chain()
+			one.Index = unread{f, asked}
+			streams := stream.New(stream.Options{Life: time.Second})
+			defer streams.Close()
+			h := must(handlers.New(handlers.Options{EVM: api.Options{Chains: must(api.NewChains([]api.Chain{one}, false))}, Streams: streams}))
+			w := apitest.Get(h, icmStreamPath+"?cursor=oldest")
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			require.Less(t, asked.Load(), int64(20), "the stream must wait between two attempts")
+		})
+	}
+}

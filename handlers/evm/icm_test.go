@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -618,4 +619,80 @@ func TestICMOfOlderIndex(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, w.Code)
 		require.Contains(t, w.Body.String(), "INDEX_CATCHING_UP")
 	}
+}
+
+// longList is the index of a chain that sent messages, one in each second. It counts the entries that are read.
+type longList struct {
+	*fake
+	messages uint64
+	data     []byte // of each message
+	read     *atomic.Int64
+}
+
+func (l longList) ICMList(_ context.Context, q evm.ICMQuery) (entries []evm.ICMEntry, err error) {
+	next := l.messages
+	if q.After != nil {
+		next = q.After.Time - 1
+	}
+	for ; next > 0 && len(entries) < q.Limit; next-- {
+		entries = append(entries, evm.ICMEntry{ICMPlace: evm.ICMPlace{Time: next, Number: next}, ID: hash(int(next)), Other: otherID, Sender: alice, Recipient: bob})
+	}
+	l.read.Add(int64(len(entries)))
+	return entries, nil
+}
+
+func (l longList) ICMMessages(_ context.Context, messageIDs []common.Hash) ([]evm.ICMEvents, error) {
+	all := make([]evm.ICMEvents, len(messageIDs))
+	for i, id := range messageIDs {
+		n := binary.BigEndian.Uint64(id[24:])
+		all[i].Sent = &evm.ICMEvent{Block: evm.BlockRef{Number: n, Time: n}, ICMEvent: chain.ICMEvent{
+			Kind: chain.ICMSent, ID: id, Other: otherID, Message: &chain.ICMMessage{Sender: alice, Recipient: bob, Data: l.data},
+		}}
+	}
+	return all, nil
+}
+
+// TestICMPagesEndShort has a list of which a filter selects nothing, and one of large messages.
+func TestICMPagesEndShort(t *testing.T) {
+	read := new(atomic.Int64)
+	get := func(l longList, query string) (messages []string, next string) {
+		one := l.fake.chain()
+		one.Index = l
+		w := apitest.Get(surface(t, compat.Auto, api.Options{}, one), "/v1/icm/messages?"+query)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.Less(t, w.Body.Len(), 16<<20)
+		var page struct {
+			NextPageToken string
+			Messages      []struct{ MessageID string }
+		}
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &page))
+		for _, m := range page.Messages {
+			messages = append(messages, m.MessageID)
+		}
+		return messages, page.NextPageToken
+	}
+
+	long := longList{newFake(), 20_000, nil, read}
+	query := "pageSize=1&from=" + bob.Hex() + "&to=" + bob.Hex()
+	messages, next := get(long, query)
+	require.Empty(t, messages)
+	require.NotEmpty(t, next, "the rest of the list was not read")
+	require.Less(t, read.Load(), int64(20_000))
+	messages, next = get(long, query+"&pageToken="+next)
+	require.Empty(t, messages)
+	require.Empty(t, next)
+	require.Less(t, read.Load(), int64(21_100), "the second page must go on where the first one ended")
+
+	large := longList{newFake(), 40, make([]byte, 400_000), read}
+	var all []string
+	for token, pages := "", 0; pages == 0 || token != ""; pages++ {
+		var some []string
+		some, token = get(large, "pageSize=100&pageToken="+token)
+		all = append(all, some...)
+	}
+	want := make([]string, 0, 40)
+	for n := 40; n > 0; n-- {
+		want = append(want, hash(n).Hex())
+	}
+	require.Equal(t, want, all)
 }

@@ -14,12 +14,12 @@ import (
 )
 
 func (a *API) metricChainOperations() []operation.Operation {
-	const honest = "The name and the subnet of an L1 come from the index of the P-Chain; both are empty without it. "
+	const emptyFields = "The name and the subnet of an L1 come from the index of the P-Chain; both are empty without it. "
 	return []operation.Operation{
 		{
 			ID: "listMetricChains", Path: "/v2/chains", Tag: "Chain metrics",
 			Summary:     "EVM chains with metrics",
-			Description: honest + "Chains whose optional index `" + string(evm.ChainMetrics) + "` is off are not listed.",
+			Description: emptyFields + "Chains whose optional index `" + string(evm.ChainMetrics) + "` is off are not listed.",
 			Index:       metricsIndex,
 			Parameters:  []query.Parameter{chainNetwork},
 			Returns:     "The chains, all on one page.", Schema: "MetricChainList",
@@ -28,7 +28,7 @@ func (a *API) metricChainOperations() []operation.Operation {
 		{
 			ID: "getMetricChain", Path: "/v2/chains/{chainId}", Tag: "Chain metrics",
 			Summary:     "An EVM chain with metrics",
-			Description: honest + "Needs the optional index `" + string(evm.ChainMetrics) + "`: 503 with code `INDEX_OFF` without it.",
+			Description: emptyFields + "Needs the optional index `" + string(evm.ChainMetrics) + "`: 503 with code `INDEX_OFF` without it.",
 			Index:       metricsIndex,
 			Parameters:  []query.Parameter{ChainIDParameter},
 			Returns:     "The chain.", Schema: "MetricChain",

@@ -96,7 +96,7 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 	asked = asked[:min(len(asked), maxNFTs)]
 	all := make([]nftDetails, len(asked))
 	room := maxDetails
-	told := 0 // URIs
+	known := 0 // URIs
 	var failure error
 	for from := 0; from < len(asked); from += maxAsking {
 		to := min(from+maxAsking, len(asked))
@@ -104,7 +104,7 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 		if err != nil {
 			return nil, err
 		}
-		told, failure = told+some, cmp.Or(failure, failed)
+		known, failure = known+some, cmp.Or(failure, failed)
 		for i := range all[from:to] {
 			d := &all[from+i]
 			if size := d.size(); size <= room {
@@ -124,7 +124,7 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 			found[i] = &all[place]
 		}
 	}
-	if told == 0 && failure != nil {
+	if known == 0 && failure != nil {
 		// If no URI could be read, the node is at fault.
 		return nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(asked), failure)
 	}
@@ -151,10 +151,10 @@ func distinct(tokens []nft) (once []nft, places map[nft]int) {
 	return once, places
 }
 
-// someDetails sets the details of at most maxAsking tokens. It returns how many URIs it asked for and got, and the
-// error if it got none.
-func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (told int, failure, err error) {
-	untold, failure, err := a.uris(ctx, of, tokens, into)
+// someDetails sets the details of at most maxAsking tokens. It returns the number of known URIs, and the error if none of
+// the requested URIs could be read.
+func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (known int, failure, err error) {
+	unknown, failure, err := a.uris(ctx, of, tokens, into)
 	if err != nil {
 		return 0, nil, fmt.Errorf("asking for the URIs of %d tokens: %w", len(tokens), err)
 	}
@@ -174,20 +174,19 @@ func (a *API) someDetails(ctx context.Context, of *Chain, tokens []nft, into []n
 			m = &all[i]
 		}
 		switch {
-		case untold == nil || !untold[i]:
-			told++
+		case unknown == nil || !unknown[i]:
+			known++
 		case m.Status == metadata.Unindexed:
 			m.Status = metadata.Unknown
 		}
 		into[i].metadata = shownMetadata(ctx, tokens[i].standard, m)
 	}
-	return told, failure, nil
+	return known, failure, nil
 }
 
-// uris sets the URIs of tokens and asks the contracts for those that are not cached. untold is the error of a single
-// token, which does not withhold the others; nil if nothing was asked. failure is the error if none of the requested
-// URIs could be read.
-func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (untold []bool, failure, err error) {
+// uris sets the URIs of tokens, and calls the contracts for those that are not cached. unknown marks the tokens whose URI
+// could not be read; it is nil if all were cached. failure is the error if none of the requested URIs could be read.
+func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetails) (unknown []bool, failure, err error) {
 	var ask []contracts.Token
 	var places []int
 	for i := range tokens {
@@ -201,25 +200,26 @@ func (a *API) uris(ctx context.Context, of *Chain, tokens []nft, into []nftDetai
 	if len(ask) == 0 {
 		return nil, nil, nil
 	}
-	untold = make([]bool, len(tokens))
-	told, err := of.URIs.TokenURIs(ctx, ask)
+	unknown = make([]bool, len(tokens))
+	found, err := of.URIs.TokenURIs(ctx, ask)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || !ofToken(err):
 		return nil, nil, err
 	default:
-		failure, told = err, make([]*string, len(ask))
+		failure, found = err, make([]*string, len(ask))
 	}
-	for i, uri := range told {
+	for i, uri := range found {
 		if uri != nil {
 			into[places[i]].uri = *uri
 			continue
 		}
-		untold[places[i]] = true
-		a.log.Warn("the URI of a token cannot be told", slog.Uint64("evmChainID", of.ChainID),
+		unknown[places[i]] = true
+		// Anyone can deploy a contract with many such tokens.
+		a.log.Debug("the contract of a token does not report its URI", slog.Uint64("evmChainID", of.ChainID),
 			slog.String("contract", ask[i].Contract.Hex()), slog.String("tokenID", ask[i].ID.Dec()), slog.Any("error", err))
 	}
-	return untold, failure, nil
+	return unknown, failure, nil
 }
 
 // ofToken reports whether an error may concern a single token, while the node answers for others.

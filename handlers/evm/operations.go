@@ -56,14 +56,14 @@ func (a *API) Operations() []operation.Operation {
 
 // chainListOperations are the operations on which chains there are.
 func (a *API) chainListOperations() []operation.Operation {
-	const honest = " `rpcUrl` and `description` are empty, as this instance publishes no URLs of its nodes and has no descriptions. " +
+	const emptyFields = " `rpcUrl` and `description` are empty, as this instance publishes no URLs of its nodes and has no descriptions. " +
 		"`subnetId`, `vmId` and the name of an L1 come from the index of the P-Chain; without it they are absent, and the name is empty. " +
 		"`status` is `UNAVAILABLE` while the index of the chain is catching up, has stopped, or lacks its node."
 	return []operation.Operation{
 		{
 			ID: "listChains", Path: "/v1/chains", Tag: tag,
 			Summary:     "Indexed EVM chains",
-			Description: "The chains that this instance indexes." + honest,
+			Description: "The chains that this instance indexes." + emptyFields,
 			Index:       index,
 			Parameters:  []query.Parameter{chainNetwork, chainFeature},
 			Returns:     "The chains.", Schema: "ChainList",
@@ -72,7 +72,7 @@ func (a *API) chainListOperations() []operation.Operation {
 		{
 			ID: "getChain", Path: "/v1/chains/{chainId}", Tag: tag,
 			Summary:     "An indexed EVM chain",
-			Description: strings.TrimSpace(honest),
+			Description: strings.TrimSpace(emptyFields),
 			Index:       index,
 			Parameters:  []query.Parameter{ChainIDParameter},
 			Returns:     "The chain.", Schema: "Chain",

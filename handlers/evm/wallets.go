@@ -193,12 +193,11 @@ func (a *API) nativeBalance(ctx context.Context, of *Chain, wallet common.Addres
 	if balance, ok := a.balances.Get(key); ok {
 		return &balance, nil
 	}
-	balance, err := of.Node.NativeBalance(ctx, wallet, after.Number)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the balance of %s after block %d: %w", wallet, after.Number, err)
+	balance, err := nativeAt(ctx, of, wallet, after.Number)
+	if err == nil {
+		a.balances.Set(key, *balance)
 	}
-	a.balances.Set(key, *balance)
-	return balance, nil
+	return balance, err
 }
 
 // sealSize is the size of a sealed balance's seal, in bytes.
@@ -234,7 +233,7 @@ func (a *API) splitBalances(list paging.List, b []byte) (native *uint256.Int, po
 	}
 	b, seal := b[:len(b)-sealSize], b[len(b)-sealSize:]
 	if !hmac.Equal(seal, a.seal(list, b)) {
-		return nil, nil, fmt.Errorf("%w: the balance in it is not ours", evm.ErrPosition)
+		return nil, nil, fmt.Errorf("%w: its seal is wrong", evm.ErrPosition)
 	}
 	return new(uint256.Int).SetBytes(b[:size]), b[size:], nil
 }

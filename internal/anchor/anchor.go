@@ -60,8 +60,8 @@ const (
 	timeout = 15 * time.Second
 	// firstPause is the pause after a first failure. It doubles up to Options.Every.
 	firstPause = 2 * time.Second
-	// look is the interval at which an Anchor compares the signed hash with the index.
-	look = time.Second
+	// compareEvery is the interval at which an Anchor compares the signed hash with the index.
+	compareEvery = time.Second
 	// suspicious is the number of blocks by which the chain must have grown since the first refused block before the log
 	// warns.
 	suspicious = 64
@@ -173,9 +173,9 @@ func (a *Anchor) Note() string {
 	defer a.mu.Unlock()
 	switch {
 	case a.differs > 0:
-		return fmt.Sprintf("block %d of the index is not the one that validators signed: a node returned a forged block; give a node that is right and rebuild the index", a.differs)
+		return fmt.Sprintf("block %d of the index is not the one that validators signed: a node returned a forged block; configure a correct node and rebuild the index", a.differs)
 	case a.wrong != (evm.Span{}):
-		return fmt.Sprintf("receipts of blocks %d to %d of the index differ from the root in a later block: a node returned wrong receipts or logs; give a node that is right and rebuild the index", a.wrong.From, a.wrong.To)
+		return fmt.Sprintf("receipts of blocks %d to %d of the index differ from the root in a later block: a node returned wrong receipts or logs; configure a correct node and rebuild the index", a.wrong.From, a.wrong.To)
 	case a.refusal != nil && a.refusal.warned:
 		return fmt.Sprintf("validators have not signed a block since block %d: %v", a.refusal.height, a.refusal.err)
 	}
@@ -188,13 +188,13 @@ func (a *Anchor) Watch(ctx context.Context) {
 	for {
 		err := a.compare(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			a.log.Warn("it cannot be read up to which block the index is proven", slog.Any("error", err))
+			a.log.Warn("the proven range of the index cannot be read", slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(look):
+		case <-time.After(compareEvery):
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (a *Anchor) set(slot uint64, p *index.Proof) {
 	a.slot, a.proof = slot, p
 }
 
-// reportHash reports that the index has another block than the signed one; nil if it has not.
+// reportHash reports that the index has hash at the height of the signed block. It clears the report if signed is nil.
 func (a *Anchor) reportHash(signed *Signed, hash common.Hash) {
 	a.mu.Lock()
 	before := a.differs
@@ -251,12 +251,12 @@ func (a *Anchor) reportHash(signed *Signed, hash common.Hash) {
 	a.mu.Unlock()
 	if news {
 		a.failures.WithLabelValues(reasonHash).Inc()
-		a.log.Error("the index has another block than the one that validators signed, so it is not proven any more: a node returned a forged block; give a node that is right and rebuild the index",
+		a.log.Error("the index has another block than the one that validators signed, so it is not proven any more: a node returned a forged block; configure a correct node and rebuild the index",
 			slog.Uint64("height", signed.Height), slog.String("indexed", hash.Hex()), slog.String("signed", signed.Hash.Hex()))
 	}
 }
 
-// reportReceipts reports receipts that differ from their root; nil if there are none.
+// reportReceipts reports blocks whose receipts differ from their root. It clears the report if wrong is nil.
 func (a *Anchor) reportReceipts(wrong *evm.Span) {
 	a.mu.Lock()
 	before := a.wrong
@@ -268,7 +268,7 @@ func (a *Anchor) reportReceipts(wrong *evm.Span) {
 	a.mu.Unlock()
 	if news {
 		a.failures.WithLabelValues(reasonReceipts).Inc()
-		a.log.Error("receipts of the index differ from the receipts root in a later block: a node returned wrong receipts or logs; blocks up to these are not proven; give a node that is right and rebuild the index",
+		a.log.Error("receipts of the index differ from the receipts root in a later block: a node returned wrong receipts or logs; blocks up to these are not proven; configure a correct node and rebuild the index",
 			slog.Uint64("from", wrong.From), slog.Uint64("to", wrong.To))
 	}
 }
@@ -285,14 +285,14 @@ func (a *Anchor) Signed(ctx context.Context) (s Signed, found bool, err error) {
 	return s, found, nil
 }
 
-// Sign has the last block of the index signed, again and again until ctx ends. One process of those that share a store
-// calls it.
+// Sign requests signatures of the last block of the index, repeatedly, until ctx ends. Of the processes that share a
+// store, one calls it.
 func (a *Anchor) Sign(ctx context.Context) {
 	for again := firstPause; ; {
 		wait := a.o.Every
 		switch err := a.round(ctx); {
 		case errors.Is(err, errNothing):
-			wait = min(look, wait)
+			wait = min(compareEvery, wait)
 		case err != nil:
 			wait, again = min(again, wait), min(2*again, wait)
 		default:
@@ -306,10 +306,10 @@ func (a *Anchor) Sign(ctx context.Context) {
 	}
 }
 
-// errNothing means that the index has no block to be signed: it has not caught up, or its last block is signed.
-var errNothing = errors.New("no block to be signed")
+// errNothing means that the index has no block to sign: it has not caught up, or its last block is signed.
+var errNothing = errors.New("no block to sign")
 
-// round has the last block signed, unless it is the one that was signed last.
+// round requests signatures of the last block, unless that block is signed already.
 func (a *Anchor) round(ctx context.Context) error {
 	if !a.o.Near() {
 		return errNothing

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -171,7 +172,7 @@ func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EV
 		ends = append(ends, len(calls))
 	}
 	answers, err := e.client.batch(ctx, e.path, calls, func(answers []outcome) error {
-		return elsewhere(from, calls[:ends[0]], answers[:ends[0]])
+		return onlyElsewhere(from, calls[:ends[0]], answers[:ends[0]])
 	})
 	switch {
 	case err == nil:
@@ -320,9 +321,9 @@ func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, caus
 	return append(all, ']'), nil
 }
 
-// elsewhere returns an error if another node should be asked for a block, because this node
-// lacks the block or cannot trace it. The first reply is the node's height.
-func elsewhere(height uint64, calls []invocation, answers []outcome) error {
+// onlyElsewhere returns an error that makes the Client ask another node for a block, if this
+// node lacks the block or cannot trace it. The first reply is the node's height.
+func onlyElsewhere(height uint64, calls []invocation, answers []outcome) error {
 	if tip, known := heightOf(answers[0]); known && height <= tip {
 		for i, a := range answers[1:] {
 			if method := calls[1+i].method; method != tracesMethod && a.pruned() {
@@ -337,8 +338,21 @@ func elsewhere(height uint64, calls []invocation, answers []outcome) error {
 		if a.refused != nil && a.refused.Method == tracesMethod {
 			return untraceable(a.refused)
 		}
+		if err := notOffered(a.refused); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// notOffered returns an error that makes the Client ask another node, if this node does not
+// offer one method of a batch. The Client does not remember it, because it knows a batch by
+// its first method.
+func notOffered(refused *RPCError) error {
+	if refused == nil || !refused.NotOffered() {
+		return nil
+	}
+	return &RPCError{Method: refused.Method, Code: methodNotFound, Message: refused.Message, cause: errors.New(refused.Error())}
 }
 
 func heightOf(a outcome) (height uint64, known bool) {
@@ -413,12 +427,30 @@ func readBlock(calls []invocation, answers []outcome) (b EVMBlock, err error) {
 	return b, nil
 }
 
+// stateless returns an error that makes the Client ask another node, if this node lacks the
+// state after a block: it pruned the state, or has not executed the block. Another node may
+// be an archive node, or have more blocks.
+func stateless(refused *RPCError) error {
+	if refused == nil || executionFailed(refused) || !slices.ContainsFunc([]string{"missing trie node", "historical state", "state unavailable", "header not found", "block not found", "unfinalized data", "after last accepted"}, func(text string) bool {
+		return strings.Contains(refused.Message, text)
+	}) {
+		return nil
+	}
+	return &RPCError{Method: refused.Method, Code: methodNotFound, Message: refused.Message, cause: errors.New(refused.Error())}
+}
+
 // NativeBalance returns the balance of an address in the chain's native token after a
 // block, in wei.
 func (e *EVM) NativeBalance(ctx context.Context, address common.Address, block uint64) (*uint256.Int, error) {
 	const method = "eth_getBalance"
 	var text string
-	if err := e.client.Call(ctx, e.path, method, []any{address, hexNumber(block)}, &text); err != nil {
+	if err := e.client.try(ctx, e.path, method, func(ctx context.Context, at *endpoint) error {
+		err := e.client.ask(ctx, at, e.path, method, []any{address, hexNumber(block)}, &text)
+		if refused, ok := errors.AsType[*RPCError](err); ok {
+			return cmp.Or(stateless(refused), err)
+		}
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	balance, err := hexutil.DecodeBig(text)
@@ -498,7 +530,14 @@ func (e *EVM) someCalls(ctx context.Context, calls []invocation, some []int, ret
 	for i, call := range some {
 		asked[i] = calls[call]
 	}
-	answers, err := e.client.batch(ctx, e.path, asked, nil)
+	answers, err := e.client.batch(ctx, e.path, asked, func(answers []outcome) error {
+		for _, a := range answers {
+			if err := stateless(a.refused); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	var refused *RPCError
 	switch {
 	case errors.Is(err, errOversized),

@@ -109,8 +109,6 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksTooLarge uses a node that bounds the bytes of a batch but not those of a single
-// call.
 func TestBlockHash(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	for name, test := range map[string]struct {
@@ -139,6 +137,8 @@ func TestBlockHash(t *testing.T) {
 	}
 }
 
+// TestBlocksTooLarge uses a node that bounds the bytes of a batch but not those of a single
+// call.
 func TestBlocksTooLarge(t *testing.T) {
 	var left, batches int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -372,6 +372,82 @@ func TestNativeBalance(t *testing.T) {
 	}
 }
 
+// TestMethodOfAnotherNode has a node without one of the methods that a batch needs, as some providers are, before one
+// with all.
+func TestMethodOfAnotherNode(t *testing.T) {
+	all := func(method string, params []json.RawMessage) string {
+		switch method {
+		case heightMethod:
+			return `"result":"0x4"`
+		case "eth_getLogs":
+			return `"result":[]`
+		}
+		return blockOf("")(method, params)
+	}
+	without := func(missing string) string {
+		return ethereum(t, func(method string, params []json.RawMessage) string {
+			if method == missing {
+				return `"error":{"code":-32601,"message":"the method does not exist/is not available"}`
+			}
+			return all(method, params)
+		})
+	}
+	whole := ethereum(t, all)
+	blocks, err := newClient(t, without(receiptsMethod), whole).EVM("").Blocks(t.Context(), 1, 2, true)
+	require.NoError(t, err)
+	require.Len(t, blocks, 2)
+	_, last, err := newClient(t, without("eth_getLogs"), whole).SentMessages(t.Context(), "", 1, 4)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), last)
+
+	c := newClient(t, without(receiptsMethod))
+	_, err = c.EVM("").Blocks(t.Context(), 1, 1, false)
+	var refused *RPCError
+	require.ErrorAs(t, err, &refused)
+	require.True(t, refused.NotOffered())
+	require.Equal(t, receiptsMethod, refused.Method)
+	_, _, err = c.SentMessages(t.Context(), "", 1, 4)
+	require.NoError(t, err, "another batch, whose first method is the same")
+}
+
+// TestStateOfAnotherNode has a node that pruned the state or lags, before one that has it.
+func TestStateOfAnotherNode(t *testing.T) {
+	asked := 0
+	archive := ethereum(t, func(method string, _ []json.RawMessage) string {
+		asked++
+		if method == callMethod {
+			return `"result":"0x07"`
+		}
+		return `"result":"0x7"`
+	})
+	for _, refusal := range []string{"missing trie node 12 (path )", "header not found", "cannot query unfinalized data"} {
+		first := ethereum(t, func(string, []json.RawMessage) string {
+			return fmt.Sprintf(`"error":{"code":-32000,"message":%q}`, refusal)
+		})
+		chain := newClient(t, first, archive).EVM("")
+		balance, err := chain.NativeBalance(t.Context(), common.Address{}, 5)
+		require.NoError(t, err, refusal)
+		require.Equal(t, uint256.NewInt(7), balance)
+		height := uint64(5)
+		returned, err := chain.Calls(t.Context(), &height, []EVMCall{{}})
+		require.NoError(t, err, refusal)
+		require.Equal(t, []EVMReturn{{Data: []byte{7}}}, returned)
+
+		_, err = newClient(t, first).EVM("").NativeBalance(t.Context(), common.Address{}, 5)
+		var refused *RPCError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, refusal)
+	}
+	require.Equal(t, 6, asked)
+
+	reverts := ethereum(t, func(string, []json.RawMessage) string {
+		return `"error":{"code":3,"message":"execution reverted: missing trie node"}`
+	})
+	returned, err := newClient(t, reverts, archive).EVM("").Calls(t.Context(), nil, []EVMCall{{}})
+	require.NoError(t, err)
+	require.Equal(t, []EVMReturn{{Failed: true}}, returned, "a contract chooses the reason for its failure")
+}
+
 func TestBlockchainID(t *testing.T) {
 	want := ids.ID{1, 2, 3}
 	result := fmt.Sprintf(`"0x%x"`, want[:])
@@ -410,15 +486,15 @@ func TestHeads(t *testing.T) {
 	}))
 	defer server.Close()
 	woken := make(chan struct{}, 10)
-	heard, err := newClient(t, server.URL).EVM(CChainRPC).hear(t.Context(), func() { woken <- struct{}{} })
+	subscribed, err := newClient(t, server.URL).EVM(CChainRPC).listen(t.Context(), func() { woken <- struct{}{} })
 	require.Error(t, err)
-	require.True(t, heard)
+	require.True(t, subscribed)
 	require.Len(t, woken, 2)
 
 	url, _ := serve(t, 404, ``)
-	heard, err = newClient(t, url).EVM(CChainRPC).hear(t.Context(), func() {})
+	subscribed, err = newClient(t, url).EVM(CChainRPC).listen(t.Context(), func() {})
 	require.ErrorContains(t, err, "404")
-	require.False(t, heard)
+	require.False(t, subscribed)
 }
 
 // TestHeadsTriesAgain checks that pauses grow for a node without WebSocket.

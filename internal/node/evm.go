@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -52,7 +53,9 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 	// at different heights. Without the first block a node returns no logs of the others
 	// either.
 	calls := []invocation{{heightMethod, []any{}}, {blockMethod, []any{hexNumber(from), false}}, {method, []any{sentFilter(from, through)}}}
-	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error { return elsewhere(from, calls[:2], answers[:2]) })
+	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error {
+		return cmp.Or(onlyElsewhere(from, calls[:2], answers[:2]), notOffered(answers[2].refused))
+	})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -19,8 +19,8 @@ const (
 	headsLongPause = time.Minute
 	// headLimit bounds a message about a new block, in bytes.
 	headLimit = 1 << 20
-	// headsSilence is how long a connection may be idle before it is pinged.
-	headsSilence = time.Minute
+	// headsIdle is how long a connection may be idle before it is pinged.
+	headsIdle = time.Minute
 )
 
 // Heads calls wake whenever a node reports a new block over WebSocket, until ctx ends.
@@ -28,13 +28,13 @@ const (
 // no WebSocket.
 func (e *EVM) Heads(ctx context.Context, wake func()) {
 	pause := headsPause
-	for told := false; ctx.Err() == nil; {
-		heard, err := e.hear(ctx, wake)
-		if heard {
-			pause, told = headsPause, false
+	for logged := false; ctx.Err() == nil; {
+		subscribed, err := e.listen(ctx, wake)
+		if subscribed {
+			pause, logged = headsPause, false
 		}
-		if err != nil && !told && ctx.Err() == nil {
-			told = true
+		if err != nil && !logged && ctx.Err() == nil {
+			logged = true
 			e.client.log.Debug("no WebSocket reports new blocks; polling finds them", slog.Any("error", err))
 		}
 		select {
@@ -45,8 +45,9 @@ func (e *EVM) Heads(ctx context.Context, wake func()) {
 	}
 }
 
-// hear listens to the node that answered latest and reports whether it had a subscription.
-func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
+// listen calls wake for each new block that the node that answered latest reports, until the
+// connection ends. It reports whether the node accepted the subscription.
+func (e *EVM) listen(ctx context.Context, wake func()) (subscribed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	dialing, dialed := context.WithTimeout(ctx, e.client.timeout)
@@ -65,7 +66,7 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 		return false, err
 	}
 	for {
-		silent := time.AfterFunc(headsSilence, func() {
+		ping := time.AfterFunc(headsIdle, func() {
 			// The Read below receives the pong.
 			pinging, done := context.WithTimeout(ctx, e.client.timeout)
 			defer done()
@@ -74,19 +75,19 @@ func (e *EVM) hear(ctx context.Context, wake func()) (heard bool, err error) {
 			}
 		})
 		_, message, err := connection.Read(ctx)
-		silent.Stop()
+		ping.Stop()
 		if err != nil {
-			return heard, fmt.Errorf("reading: %w", err)
+			return subscribed, fmt.Errorf("reading: %w", err)
 		}
-		var said struct {
+		var notice struct {
 			Method string          `json:"method"`
 			Error  json.RawMessage `json:"error"`
 		}
-		if err := json.Unmarshal(message, &said); err != nil || len(said.Error) > 0 {
-			return heard, errors.New("the node refused the subscription")
+		if err := json.Unmarshal(message, &notice); err != nil || len(notice.Error) > 0 {
+			return subscribed, errors.New("the node refused the subscription")
 		}
-		heard = true
-		if said.Method == "eth_subscription" {
+		subscribed = true
+		if notice.Method == "eth_subscription" {
 			wake()
 		}
 	}

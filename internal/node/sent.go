@@ -163,7 +163,7 @@ func sentIn(content []byte, hash ids.ID, height uint64) ([]SentMessage, error) {
 	}
 	for i, m := range sent {
 		if m.Block != number || m.TxHash != hash || i > 0 && m.Index <= sent[i-1].Index {
-			return nil, fmt.Errorf("%s: %w: log %d is not in order or belongs elsewhere", receiptMethod, ErrMalformed, m.Index)
+			return nil, fmt.Errorf("%s: %w: log %d is not in order, or is of another transaction", receiptMethod, ErrMalformed, m.Index)
 		}
 	}
 	return sent, nil

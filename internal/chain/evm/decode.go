@@ -131,7 +131,7 @@ func (d *decoder) readBlock(s *jsonScanner) {
 		return
 	}
 	h.imply()
-	h.tell(s, b)
+	h.copyTo(s, b)
 	if hash, _ := h.hash(); hash != b.Hash {
 		if b.Unhashed = true; d.confirmed == nil || *d.confirmed != b.Hash {
 			s.fail("%w: computed %s, want %s", ErrHash, hash, b.Hash)
@@ -149,8 +149,8 @@ func (d *decoder) readBlock(s *jsonScanner) {
 	}
 }
 
-// tell copies the needed header fields to b.
-func (h *header) tell(s *jsonScanner, b *Block) {
+// copyTo copies the needed header fields to b.
+func (h *header) copyTo(s *jsonScanner, b *Block) {
 	for i, to := range map[int]*uint64{numberField: &b.Number, timeField: &b.Time, millisecondsField: &b.Milliseconds} {
 		if !h.has[i] && i != millisecondsField {
 			s.fail("%s missing", headerFields[i].name)

@@ -262,7 +262,7 @@ func TestOptional(t *testing.T) {
 			}
 			if before := first - 1; before >= p.blocks[0].Number {
 				_, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: address(1), At: &before, Limit: 10})
-				require.ErrorIs(t, err, evm.ErrBeforeRecord)
+				require.ErrorIs(t, err, evm.ErrBeforeFirst)
 			}
 		}
 		requireOff := func() {

@@ -171,7 +171,7 @@ type TokenSumPage struct {
 const sumPosition = 8 + common.AddressLength
 
 // TokenSums lists what the ERC-20 transfers of a wallet add up to after a block. All pages refer to the block of the
-// first one. It returns an OffError if TokenBalances is off, and ErrBeyondTip or ErrBeforeRecord if the block is not
+// first one. It returns an OffError if TokenBalances is off, and ErrBeyondTip or ErrBeforeFirst if the block is not
 // covered.
 func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, error) {
 	q.Limit = limitOf(q.Limit)
@@ -200,7 +200,7 @@ func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, 
 		return nil, err
 	}
 	if number < p.First {
-		return nil, fmt.Errorf("%w: the index %s begins with block %d, not with %d", ErrBeforeRecord, TokenBalances, p.First, number)
+		return nil, fmt.Errorf("%w: the index %s begins with block %d, not with %d", ErrBeforeFirst, TokenBalances, p.First, number)
 	}
 	t := tokenSums{state: s, classifier: s.classifier(), partition: s.chain.partition(q.Wallet[:], []byte{erc20Transfers}), page: p}
 	for chunk, full := range chunks(q.Limit) {

@@ -29,14 +29,14 @@ func Lacks(ctx context.Context, has, lacks store.Store, networkID uint32, blockc
 		if now.head != nil {
 			first = now.head.first
 		}
-		return fmt.Sprintf("blocks %d to %d of chain %s are indexed and the node does not have them any more; give it a node that has, or cancel the rebuild",
+		return fmt.Sprintf("blocks %d to %d of chain %s are indexed and the node does not have them any more; configure a node that has them, or cancel the rebuild",
 			before.head.first, first-1, blockchainID), nil
 	}
 	count, first, last := lost(before, now)
 	if count == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("call traces of %d blocks of chain %s, from %d to %d, are indexed and the node has not given them again; give it a node that traces them, or cancel the rebuild",
+	return fmt.Sprintf("call traces of %d blocks of chain %s, from %d to %d, are indexed and the node has not returned them again; configure a node that traces them, or cancel the rebuild",
 		count, blockchainID, first, last), nil
 }
 

@@ -78,7 +78,7 @@ func (r *reader) block(number uint64, b *Block) (whole bool) {
 	return true
 }
 
-// Block returns a block. It returns ErrBeyondTip or ErrBeforeRecord if it is not indexed, and ErrNoBlocks.
+// Block returns a block. It returns ErrBeyondTip or ErrBeforeFirst if it is not indexed, and ErrNoBlocks.
 func (r *Index) Block(ctx context.Context, number uint64) (*Block, error) {
 	s, err := r.view(ctx)
 	if err != nil {

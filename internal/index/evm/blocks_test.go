@@ -49,7 +49,7 @@ func TestBlocks(t *testing.T) {
 		require.Equal(t, &one, got)
 	}
 	_, err = w.record.Block(t.Context(), 3_999)
-	require.ErrorIs(t, err, evm.ErrBeforeRecord)
+	require.ErrorIs(t, err, evm.ErrBeforeFirst)
 	_, err = w.record.Block(t.Context(), 4_200)
 	require.ErrorIs(t, err, evm.ErrBeyondTip)
 	slices.Reverse(want)

@@ -18,7 +18,7 @@ type run struct {
 	// from is the first block of the run. It is last+1 if the last block was not checked.
 	from, last uint64
 	// settled is the last block whose receipts were compared with a receipts root; see evm.Block.Settled. known is false
-	// if the headers so far do not tell. Receipts of later blocks of the run await their root.
+	// if the headers so far do not say it. Receipts of later blocks of the run await their root.
 	settled uint64
 	known   bool
 	// wrong is the last range of blocks whose receipts differ from the root; nil if there is none.

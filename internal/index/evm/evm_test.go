@@ -558,7 +558,7 @@ func TestErrors(t *testing.T) {
 	}
 	w.advance(20)
 
-	for n, want := range map[uint64]error{99: evm.ErrBeforeRecord, 100: nil, 119: nil, 120: evm.ErrBeyondTip, ^uint64(0): evm.ErrBeyondTip} {
+	for n, want := range map[uint64]error{99: evm.ErrBeforeFirst, 100: nil, 119: nil, 120: evm.ErrBeyondTip, ^uint64(0): evm.ErrBeyondTip} {
 		page, err := w.record.Balances(ctx, evm.BalanceQuery{At: &n, Limit: 1})
 		require.ErrorIs(t, err, want, "block %d", n)
 		if want == nil {

@@ -147,12 +147,12 @@ func (f *Filler) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // Run was asked to stop
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
-			return fmt.Errorf("filling in calls of chain %s: %w", f.id, err)
+			return fmt.Errorf("filling in call traces of chain %s: %w", f.id, err)
 		case err != nil:
 			missing, before := f.Missing()
 			f.note(missing, err)
 			if before == nil {
-				f.log.Warn("internal transactions cannot be indexed at the moment", slog.Any("error", err))
+				f.log.Warn("call traces cannot be filled in at the moment", slog.Any("error", err))
 			}
 			pause, wait = wait, min(2*wait, lastFillWait)
 		case did:
@@ -239,7 +239,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 		return true, nil
 	}
 	if before, _ := f.Missing(); before == 0 {
-		f.log.Info("blocks were indexed without internal transactions, which follow as soon as a node traces them", slog.Uint64("blocks", missing))
+		f.log.Info("blocks were indexed without call traces, which follow as soon as a node traces them", slog.Uint64("blocks", missing))
 		f.note(missing, nil)
 	}
 	var pending []*gap // newest first
@@ -265,7 +265,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 		failed := f.fill(ctx, piece, g)
 		if failed == nil {
 			if missing -= piece.size(); missing == 0 {
-				f.log.Info("internal transactions are complete")
+				f.log.Info("call traces are complete")
 			}
 			f.note(missing, nil)
 			return true, nil
@@ -336,7 +336,7 @@ func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
 		if f.failed[piece.from]++; f.failed[piece.from] < fillAttempts {
 			return err
 		}
-		f.log.Warn("the internal transactions of a block cannot be read and are left out", slog.Uint64("height", piece.from), slog.Any("cause", err))
+		f.log.Warn("a block stays without call traces, because no node returns them", slog.Uint64("height", piece.from), slog.Any("cause", err))
 		delete(f.failed, piece.from)
 	default:
 		f.most = max(f.most/2, 1)
@@ -365,7 +365,7 @@ func (f *Filler) fill(ctx context.Context, piece span, g *gap) error {
 	return f.commit(ctx, batch, store.Cursor{Next: f.at.Next + uint64(len(blocks)), Epoch: f.at.Epoch})
 }
 
-var errOtherChain = errors.New("the node has another block there than the one that is recorded")
+var errOtherChain = errors.New("the node has another block at this height than the index")
 
 // askingError marks an error of a node rather than of the store.
 type askingError struct{ error }
@@ -388,13 +388,13 @@ func (f *Filler) fetch(ctx context.Context, piece span) (blocks []index.Block[*e
 	for i := range keys {
 		keys[i] = f.chain.blockRow(piece.from + uint64(i))
 	}
-	recorded, err := f.store.Get(ctx, store.FamilyEVMBlock, keys)
+	indexed, err := f.store.Get(ctx, store.FamilyEVMBlock, keys)
 	if err != nil {
 		return nil, err
 	}
 	for i, b := range blocks {
 		number := piece.from + uint64(i)
-		v, ref := read(recorded[i]), Block{}
+		v, ref := read(indexed[i]), Block{}
 		v.block(number, &ref)
 		if err := v.End(); err != nil {
 			return nil, fmt.Errorf("block %d: %w", number, err)

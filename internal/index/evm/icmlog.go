@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -19,13 +20,7 @@ type ICMPosition struct {
 
 // Compare returns -1 if p comes before q, 1 if it comes after it, and otherwise 0.
 func (p ICMPosition) Compare(q ICMPosition) int {
-	switch {
-	case p.Number < q.Number, p.Number == q.Number && p.LogIndex < q.LogIndex:
-		return -1
-	case p == q:
-		return 0
-	}
-	return 1
+	return cmp.Or(cmp.Compare(p.Number, q.Number), cmp.Compare(p.LogIndex, q.LogIndex))
 }
 
 // ICMLog is a part of the log of a chain, which has its events of ICM messages except those of kind ICMFeeAdded.

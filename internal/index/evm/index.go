@@ -25,12 +25,6 @@ type Contracts interface {
 	Contracts(ctx context.Context, addresses []common.Address) ([]*Contract, error)
 }
 
-// rememberer is an optional interface of Contracts. It returns cached results without waiting; ok is false if Contracts
-// must be called.
-type rememberer interface {
-	Remembered(address common.Address) (found *Contract, ok bool)
-}
-
 // Index reads the index of one chain in a store. Each call reads one snapshot. It is safe for concurrent use. Its
 // methods return ErrEmpty while no block is indexed, their own errors, and those of Contracts and of the store.
 //
@@ -65,7 +59,7 @@ type state struct {
 func (r *Index) view(ctx context.Context) (*state, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of chain %s: %w", r.chainID, err)
+		return nil, fmt.Errorf("reading the index of chain %s: %w", r.chainID, err)
 	}
 	s := &state{View: v, Index: r}
 	s.head, err = readHead(ctx, v, &r.chain)
@@ -106,7 +100,7 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 		return BlockRef{}, fmt.Errorf("reading block %d: %w", number, err)
 	}
 	if values[0] == nil {
-		return BlockRef{}, fmt.Errorf("%w: the record begins with block %d, not with %d", ErrBeforeRecord, s.head.first, number)
+		return BlockRef{}, fmt.Errorf("%w: the index begins with block %d, not with %d", ErrBeforeFirst, s.head.first, number)
 	}
 	v, b := read(values[0]), Block{}
 	v.block(number, &b)
@@ -326,7 +320,6 @@ func (s *state) classifier() *classifier {
 
 // learn fetches the standards of n contracts that are not cached.
 func (c *classifier) learn(ctx context.Context, n int, contract func(int) common.Address) error {
-	memory, _ := c.contracts.(rememberer)
 	var ask []common.Address
 	var last common.Address
 	for i := range n {
@@ -337,14 +330,6 @@ func (c *classifier) learn(ctx context.Context, n int, contract func(int) common
 		last = address
 		if _, ok := c.standards[address]; !ok {
 			c.standards[address] = evm.Unknown
-			if memory != nil {
-				if one, ok := memory.Remembered(address); ok {
-					if one != nil {
-						c.standards[address] = one.Standard
-					}
-					continue
-				}
-			}
 			ask = append(ask, address)
 		}
 	}
@@ -353,7 +338,7 @@ func (c *classifier) learn(ctx context.Context, n int, contract func(int) common
 	}
 	contracts, err := c.contracts.Contracts(ctx, ask)
 	if err != nil {
-		return fmt.Errorf("finding out about contracts: %w", err)
+		return fmt.Errorf("reading the standards of contracts: %w", err)
 	}
 	for i, one := range contracts {
 		if one != nil {

@@ -323,7 +323,7 @@ func (r *Index) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 const balancePosition = 8 + len(tokenKey{})
 
 // Balances lists a wallet's balances of ERC-1155 tokens after a block. All pages refer to the block of the first one.
-// It returns ErrBeyondTip or ErrBeforeRecord if that block is not indexed.
+// It returns ErrBeyondTip or ErrBeforeFirst if that block is not indexed.
 func (r *Index) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)

@@ -241,7 +241,7 @@ func (t *Projection) begin(ctx context.Context, r store.Reader, block *evm.Block
 			case committed != nil && block.Number == committed.tip.Number+1:
 				t.head = *committed
 			case committed != nil && block.Number > committed.first && block.Number <= committed.tip.Number:
-				return fmt.Errorf("%w: blocks %d to %d are recorded, %d is neither the next nor the first", ErrOrder,
+				return fmt.Errorf("%w: blocks %d to %d are indexed, %d is neither the next nor the first", ErrOrder,
 					committed.first, committed.tip.Number, block.Number)
 			default:
 				t.head = head{chainID: t.blockchainID, first: block.Number}

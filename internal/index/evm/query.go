@@ -11,16 +11,16 @@ import (
 
 var (
 	// ErrEmpty means that no block of the chain is indexed yet.
-	ErrEmpty = errors.New("nothing of the chain is recorded yet")
+	ErrEmpty = errors.New("no block of the chain is indexed yet")
 	// ErrUntraced means that the index has no call traces of any block, because no node gave any.
 	ErrUntraced = errors.New("the index has no call traces")
 	// ErrBeyondTip means that a block is not indexed yet.
-	ErrBeyondTip = errors.New("block is not recorded yet")
-	// ErrBeforeRecord means that a block precedes the first indexed block.
-	ErrBeforeRecord = errors.New("block is older than the record")
+	ErrBeyondTip = errors.New("block is not indexed yet")
+	// ErrBeforeFirst means that a block precedes the first indexed block.
+	ErrBeforeFirst = errors.New("block precedes the first indexed block")
 	// ErrNotDeployed means that no indexed transaction deployed a contract at an address: it is an account, or its code
 	// is part of the genesis.
-	ErrNotDeployed = errors.New("no recorded transaction deployed it")
+	ErrNotDeployed = errors.New("no indexed transaction deployed it")
 	// ErrNoICM means that an older version, which indexed no ICM messages, began the index.
 	ErrNoICM = errors.New("ICM messages are not indexed until the index is rebuilt")
 	// ErrNoBlocks means that an older version indexed a block, without its gas, fees and number of transactions.

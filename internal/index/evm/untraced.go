@@ -60,7 +60,7 @@ func (t *Projection) without(ctx context.Context, r store.Reader, number uint64,
 	case !u.rows:
 		rows, err := r.Scan(ctx, store.FamilyEVMUntraced, p, nil, nil, store.Ascending, 1)
 		if err != nil {
-			return fmt.Errorf("reading which blocks are without calls: %w", err)
+			return fmt.Errorf("reading which blocks lack call traces: %w", err)
 		}
 		if len(rows) == 0 {
 			batch.Put(store.FamilyEVMUntraced, store.PK{P: p, K: uint64Key(t.head.untracedFrom)}, countBytes(t.head.untracedTo))
@@ -153,7 +153,7 @@ func gaps(ctx context.Context, r store.Reader, chain *chainKey, h *head) ([]gap,
 
 func (g *gap) check(h *head) error {
 	if g.from < h.first || g.from > g.to || g.to > h.tip.Number {
-		return fmt.Errorf("%w: blocks %d to %d without calls, of %d to %d", store.ErrCorrupt, g.from, g.to, h.first, h.tip.Number)
+		return fmt.Errorf("%w: blocks %d to %d without call traces, of %d to %d", store.ErrCorrupt, g.from, g.to, h.first, h.tip.Number)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func partitionRows(ctx context.Context, r store.Reader, p []byte) func(yield fun
 				}
 			}
 			if err != nil {
-				yield(store.Row{}, fmt.Errorf("reading which blocks are without calls: %w", err))
+				yield(store.Row{}, fmt.Errorf("reading which blocks lack call traces: %w", err))
 				return
 			}
 			if len(rows) < scanRows {
@@ -233,7 +233,7 @@ func (s *state) missing(ctx context.Context, start, end *uint64) (*Span, error) 
 	for _, direction := range []store.Direction{store.Ascending, store.Descending} {
 		lost, err := s.Scan(ctx, store.FamilyEVMUntraced, s.chain.partition([]byte{untracedLost}), lo, hi, direction, 1)
 		if err != nil {
-			return nil, fmt.Errorf("reading which blocks are without calls: %w", err)
+			return nil, fmt.Errorf("reading which blocks lack call traces: %w", err)
 		}
 		for _, row := range lost {
 			if len(row.K) != 8 {

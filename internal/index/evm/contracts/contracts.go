@@ -36,13 +36,8 @@ type Options struct {
 	Store        store.Store
 	NetworkID    uint32
 	BlockchainID ids.ID
-	// Cached is the number of contracts, and of URIs, cached in memory; 0 means 20,000.
-	Cached int
-	// Chains is the number of chains with a Book in this process. If they are many, each caches a part of Cached. 0
-	// means one.
+	// Chains is the number of chains with a Book in this process. If they are many, each caches less. 0 means one.
 	Chains int
-	// Fresh is the time after which a result is requested again; 0 means a day. If that fails, the old result is used.
-	Fresh time.Duration
 }
 
 // Book caches the contracts of one chain. It is safe for concurrent use. Close it after use.
@@ -50,7 +45,6 @@ type Book struct {
 	node      Node
 	store     store.Store
 	partition []byte
-	fresh     time.Duration
 	contracts *bounded.Cache[common.Address, contract]
 	uris      *bounded.Cache[tokenKey, uri]
 }
@@ -63,46 +57,45 @@ type contract struct {
 }
 
 const (
+	// fresh is the time after which a result is requested again. If that fails, the old result is used.
+	fresh = 24 * time.Hour
 	// absentFor is how long the result "no contract" is cached.
 	absentFor = 10 * time.Second
-	// roomy is the number of chains that may each cache as much as one. leastCached is the minimum cache size of each
-	// of more chains.
+	// mostCached is the number of contracts, and of URIs, cached in memory. roomy is the number of chains that may each
+	// cache as many. leastCached is the minimum cache size of each of more chains.
+	mostCached  = 20_000
 	roomy       = 4
 	leastCached = 500
 	// weightUnit is the unit, in bytes of memory, of the weight of URIs.
 	weightUnit = 256
-	// timeout of the node calls for one request's contracts.
-	timeout = 20 * time.Second
+	// timeout of the node calls for one request's contracts, and saveTimeout of saving those that came before a failure.
+	timeout     = 20 * time.Second
+	saveTimeout = 2 * time.Second
 	// unitsPerURI is the assumed weight of an average URI.
 	unitsPerURI = 2
 )
 
 // New returns a Book. It sends no request.
 func New(o Options) *Book {
-	if o.Cached <= 0 {
-		o.Cached = 20_000
-	}
+	cached := mostCached
 	if o.Chains > roomy {
-		o.Cached = max(min(o.Cached, leastCached), o.Cached*roomy/o.Chains)
-	}
-	if o.Fresh <= 0 {
-		o.Fresh = 24 * time.Hour
+		cached = max(leastCached, mostCached*roomy/o.Chains)
 	}
 	p := binary.BigEndian.AppendUint32(nil, o.NetworkID)
-	b := &Book{node: o.Node, store: o.Store, partition: append(p, o.BlockchainID[:]...), fresh: o.Fresh}
+	b := &Book{node: o.Node, store: o.Store, partition: append(p, o.BlockchainID[:]...)}
 	b.contracts = bounded.New(bounded.Options[common.Address, contract]{
-		Entries: o.Cached,
+		Entries: cached,
 		Life: func(c contract) time.Duration {
 			if !c.exists {
 				return absentFor
 			}
-			return b.believed(c.asked)
+			return lifeOf(c.asked, fresh)
 		},
 	})
 	b.uris = bounded.New(bounded.Options[tokenKey, uri]{
-		Weight: uint64(o.Cached) * unitsPerURI,
+		Weight: uint64(cached) * unitsPerURI,
 		Weigh:  func(_ tokenKey, u uri) uint32 { return uint32(1 + len(u.text)/weightUnit) },
-		Life:   func(u uri) time.Duration { return b.believed(u.asked) },
+		Life:   func(u uri) time.Duration { return lifeOf(u.asked, u.fresh()) },
 	})
 	return b
 }
@@ -113,9 +106,9 @@ func (b *Book) Close() {
 	b.uris.Close()
 }
 
-// believed returns how long a result may stay in memory: briefly if it is stale.
-func (b *Book) believed(asked time.Time) time.Duration {
-	return max(b.fresh-time.Since(asked), absentFor)
+// lifeOf returns how long a result that is fresh for a time may stay in memory: briefly if it is stale.
+func lifeOf(asked time.Time, life time.Duration) time.Duration {
+	return max(life-time.Since(asked), absentFor)
 }
 
 // Contracts returns the contract at each address, nil where there is none now. It returns errors of package node and of
@@ -136,13 +129,13 @@ func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*ev
 	}
 	known, err := load(ctx, b.contracts, ask, b.loadContracts)
 	if err != nil {
-		return nil, fmt.Errorf("asking contracts what they are: %w", err)
+		return nil, fmt.Errorf("calling contracts for their standards: %w", err)
 	}
 	for i, address := range ask {
 		c, ok := known[address]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("asking contract %s what it is: no answer", address)
+			return nil, fmt.Errorf("calling contract %s for its standard: no answer", address)
 		case c.exists:
 			found[places[i]] = &c.Contract
 		}
@@ -154,7 +147,7 @@ func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*ev
 // and then, and one response causes a hundred reads.
 const noted = 16
 
-// glance returns the cached value without waiting.
+// glance returns the cached value without waiting. It seldom records the read.
 func glance[K comparable, V any](cache *bounded.Cache[K, V], k K) (V, bool) {
 	if rand.IntN(noted) == 0 {
 		return cache.Get(k)
@@ -191,29 +184,20 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 	}
 	known := make(map[common.Address]contract, len(addresses))
 	var ask []common.Address
-	stale := 0
 	for i, row := range rows {
-		c, err := decodeContract(addresses[i], row)
-		if row != nil && err != nil {
-			return nil, err
-		}
 		if row != nil {
-			known[addresses[i]] = c
-		}
-		if row == nil || time.Since(c.asked) >= b.fresh {
-			ask = append(ask, addresses[i])
-			if row != nil {
-				stale++
+			c, err := decodeContract(addresses[i], row)
+			if err != nil {
+				return nil, err
+			}
+			known[addresses[i]] = c // used if the call fails
+			if time.Since(c.asked) < fresh {
+				continue
 			}
 		}
+		ask = append(ask, addresses[i])
 	}
-	asked, err := b.ask(ctx, ask)
-	if err != nil {
-		if stale == len(ask) { // all are known, though stale
-			return known, nil
-		}
-		return nil, err
-	}
+	asked, failure := b.ask(ctx, ask)
 	var batch store.Batch
 	batch.NoSync = true // can be fetched again
 	for i, c := range asked {
@@ -222,5 +206,18 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 			batch.Put(store.FamilyEVMAsked, keys[slices.Index(addresses, ask[i])], encodeContract(&c))
 		}
 	}
-	return known, b.store.Commit(ctx, &batch)
+	if failure == nil {
+		return known, b.store.Commit(ctx, &batch)
+	}
+	if batch.Len() > 0 { // so that the next attempt asks for the rest only, however many contracts there are
+		saving, saved := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+		_ = b.store.Commit(saving, &batch)
+		saved()
+	}
+	for _, address := range addresses {
+		if _, ok := known[address]; !ok {
+			return nil, failure
+		}
+	}
+	return known, nil // some of them are stale
 }

@@ -20,6 +20,7 @@ import (
 
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
+	"quorate/internal/index/internal/row"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
@@ -179,6 +180,44 @@ func TestNodeAway(t *testing.T) {
 	require.Equal(t, chain.ERC20, got[0].Standard)
 }
 
+// failingNode fails after a number of requests, for calls of contracts.
+type failingNode struct {
+	*fakeNode
+	left int
+}
+
+func (n *failingNode) Calls(ctx context.Context, block *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
+	if n.left--; n.left < 0 {
+		return nil, node.ErrUnavailable
+	}
+	return n.fakeNode.Calls(ctx, block, calls)
+}
+
+// TestContractsAreSavedBeforeAFailure has more contracts than the node answers for at a time. Anyone can send a wallet
+// tokens of so many.
+func TestContractsAreSavedBeforeAFailure(t *testing.T) {
+	n := &failingNode{fakeNode: newFake()}
+	var all []common.Address
+	for i := range byte(100) {
+		all = append(all, common.Address{1, i})
+		n.contracts[all[i]] = n.contracts[address(1)]
+	}
+	book := newBook(t, n, store.NewMemory())
+	attempts := 1
+	for ; ; attempts++ {
+		n.left = 3
+		got, err := book.Contracts(t.Context(), all)
+		if err == nil {
+			require.Equal(t, chain.ERC20, got[99].Standard)
+			break
+		}
+		require.ErrorIs(t, err, node.ErrUnavailable)
+		require.Less(t, attempts, 10)
+	}
+	require.Equal(t, 3, attempts)
+	require.Equal(t, len(all)*questions, n.asked, "each contract is asked once")
+}
+
 // TestAnswersAge asks again after a day, and makes do with the old answer if it must.
 func TestAnswersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -264,6 +303,28 @@ func TestTokenURI(t *testing.T) {
 			require.Equal(t, c.exists, exists, name)
 		}
 	}
+}
+
+// TestMissingTokenIsAskedForAgain has a node that lags behind the index.
+func TestMissingTokenIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newFake(), store.NewMemory()
+		book := newBook(t, n, s)
+		look := func(b *Book) string {
+			text, exists, err := b.LookUp(t.Context(), chain.ERC721, address(4), uint256.NewInt(7))
+			require.NoError(t, err)
+			require.Equal(t, text != "", exists)
+			return text
+		}
+		require.Empty(t, look(book))
+		n.contracts[address(4)] = n.contracts[address(2)]
+		require.Empty(t, look(book))
+		require.Empty(t, look(newBook(t, n, s)), "the store has the answer for a while")
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, "ipfs://cats/7", look(book))
+		require.Equal(t, "ipfs://cats/7", look(newBook(t, n, s)))
+		book.Close()
+	})
 }
 
 // TestTokenURIsInOneRequest asks for many tokens at a time, each once, and goes on
@@ -374,7 +435,7 @@ func TestGasIsBounded(t *testing.T) {
 }
 
 func FuzzRows(f *testing.F) {
-	f.Add([]byte{version, 1, 2, 3, 1, 'a', 1, 'b'})
+	f.Add([]byte{row.Version, 1, 2, 3, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if c, err := decodeContract(address(1), b); err != nil {
 			require.ErrorIs(t, err, store.ErrCorrupt)

@@ -53,14 +53,15 @@ const (
 	maxText = 256
 )
 
-// ask calls the contracts at addresses, in as few requests as the node's limits allow.
+// ask calls the contracts at addresses, in as few requests as the node's limits allow. If a request fails, it returns the
+// contracts of the requests before it.
 func (b *Book) ask(ctx context.Context, addresses []common.Address) ([]contract, error) {
 	found := make([]contract, 0, len(addresses))
 	for len(addresses) > 0 {
 		n := min(len(addresses), node.MaxCalls/questions)
 		some, err := b.askSome(ctx, addresses[:n])
 		if err != nil {
-			return nil, err
+			return found, err
 		}
 		found = append(found, some...)
 		addresses = addresses[n:]

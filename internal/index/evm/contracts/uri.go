@@ -32,11 +32,21 @@ type uri struct {
 	asked   time.Time
 }
 
+// fresh returns the time after which the URI is requested again.
+func (u *uri) fresh() time.Duration {
+	if u.missing {
+		return missingFor
+	}
+	return fresh
+}
+
 const (
 	// maxURI is the maximum length of a URI in bytes. URIs that embed the document are long.
 	maxURI = 1 << 20
 	// uriGas is the gas limit of a URI call. Contracts that compose the document with its image use millions.
 	uriGas = 10_000_000
+	// missingFor is how long the result "no such token" is cached. The node may lag behind the index, which has the token.
+	missingFor = time.Minute
 	// maxKeptURI is the maximum length of a stored URI; longer ones are fetched each time.
 	maxKeptURI = 8 << 10
 )
@@ -133,7 +143,7 @@ func (b *Book) loadURIs(ctx context.Context, tokens []tokenKey) (map[tokenKey]ur
 				return nil, err
 			}
 			known[tokens[i]] = kept // used if the call fails
-			if time.Since(kept.asked) < b.fresh {
+			if time.Since(kept.asked) < kept.fresh() {
 				continue
 			}
 		}

@@ -44,6 +44,10 @@ const (
 	maxRedirects = 3
 	// maxHeader is the maximum size of a response header in bytes.
 	maxHeader = 64 << 10
+	// maxHost is the maximum length of a host and its port in bytes. No name of the DNS is longer than 253 bytes.
+	maxHost = 260
+	// maxURL is the maximum length of a URL in bytes. Most servers refuse longer ones.
+	maxURL = 8 << 10
 )
 
 // NewFetcher returns a Fetcher after checking the options. It sends no request.
@@ -116,8 +120,10 @@ func (f *Fetcher) hostOf(uri string) string {
 		return ""
 	case strings.EqualFold(u.Scheme, "ipfs") && len(f.gateways) > 0:
 		return f.gateways[0].Host
+	case len(u.Host) > maxHost:
+		return ""
 	case strings.EqualFold(u.Scheme, "http"), strings.EqualFold(u.Scheme, "https"):
-		return strings.ToLower(u.Host)
+		return strings.Clone(strings.ToLower(u.Host)) // the URI may be long
 	}
 	return ""
 }
@@ -207,8 +213,11 @@ func documents(gateway *url.URL) string { return strings.TrimSuffix(gateway.Path
 // gateway, nil if none is used.
 func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byte, error) {
 	for range maxRedirects + 1 {
+		if len(text) > maxURL {
+			return nil, failed(InvalidURI, "it is a URL of %d bytes", len(text))
+		}
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if err != nil || u.Host == "" || len(u.Host) > maxHost || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, failed(InvalidURI, "it is no URL")
 		}
 		client := f.public

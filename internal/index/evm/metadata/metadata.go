@@ -67,8 +67,6 @@ type Options struct {
 	Store        store.Store
 	NetworkID    uint32
 	BlockchainID ids.ID
-	// Workers is the number of concurrent fetches; 0 means 4.
-	Workers int
 	// Rate is the maximum number of requests per second to one host; 0 means 5.
 	Rate float64
 	// Log may be nil.
@@ -81,7 +79,6 @@ type Keeper struct {
 	fetcher   *Fetcher
 	store     store.Store
 	partition []byte
-	workers   int
 	rate      rate.Limit
 	log       *slog.Logger
 	queue     chan token
@@ -111,6 +108,8 @@ type host struct {
 }
 
 const (
+	// workers is the number of concurrent fetches.
+	workers = 4
 	// maxWaiting is the maximum number of waiting tokens. Further tokens are dropped until requested again.
 	maxWaiting = 4096
 	// maxPerContract and maxPerHost limit the waiting tokens of one contract and of one host, so that a slow host does
@@ -131,22 +130,19 @@ const (
 
 	// fresh is how long metadata are current.
 	fresh = 24 * time.Hour
-	// firstRetry is the pause after a temporary failure. It doubles with each failure up to fresh.
+	// firstRetry is the pause after a temporary failure or a missing token. It doubles with each failure up to fresh.
 	firstRetry = 30 * time.Second
 )
 
 // New returns a Keeper. It fetches while Run runs.
 func New(o Options) *Keeper {
 	k := &Keeper{
-		contracts: o.Contracts, fetcher: o.Fetcher, store: o.Store, workers: o.Workers, rate: rate.Limit(o.Rate), log: o.Log,
+		contracts: o.Contracts, fetcher: o.Fetcher, store: o.Store, rate: rate.Limit(o.Rate), log: o.Log,
 		partition: append(binary.BigEndian.AppendUint32(nil, o.NetworkID), o.BlockchainID[:]...),
 		queue:     make(chan token, maxWaiting),
 		waiting:   make(map[token]string),
 		tokens:    make(map[common.Address]*tokens),
 		hosts:     make(map[string]*host),
-	}
-	if k.workers <= 0 {
-		k.workers = 4
 	}
 	if k.rate <= 0 {
 		k.rate = 5
@@ -221,7 +217,7 @@ func (k *Keeper) forget(t token) {
 // Run fetches documents until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	var working sync.WaitGroup
-	for range k.workers {
+	for range workers {
 		working.Go(func() { k.work(ctx) })
 	}
 	working.Wait()
@@ -340,11 +336,11 @@ func (k *Keeper) keep(ctx context.Context, t token, m Metadata) error {
 		return err
 	}
 	row := kept{Metadata: m}
-	if m.Status.passing() {
+	if m.Status.passing() && before.Status == Indexed {
+		row.Metadata = before.Metadata
+	}
+	if m.Status.passing() || m.Status == MissingToken { // the node may lag behind the index, which has the token
 		row.failures = before.failures + 1
-		if before.Status == Indexed {
-			row.Metadata = before.Metadata
-		}
 	}
 	row.Updated = time.Now()
 	batch := store.Batch{NoSync: true} // can be fetched again
@@ -433,7 +429,7 @@ func (k *Keeper) done(t token, name string, late bool) {
 // kept is the decoded value of a row.
 type kept struct {
 	Metadata
-	// failures is the number of consecutive temporary failures.
+	// failures is the number of consecutive temporary failures and missing tokens.
 	failures uint64
 }
 
@@ -447,9 +443,4 @@ func (k *kept) next() time.Time {
 		wait = min(firstRetry<<min(k.failures-1, 20), fresh)
 	}
 	return k.Updated.Add(wait)
-}
-
-// errKept returns an error for a damaged row.
-func errKept(why string) error {
-	return errors.Join(store.ErrCorrupt, fmt.Errorf("what is kept of a token's metadata: %s", why))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/holiman/uint256"
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,7 @@ import (
 
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
+	"quorate/internal/index/internal/row"
 	"quorate/internal/node"
 	"quorate/internal/store"
 )
@@ -205,7 +207,10 @@ func TestRetries(t *testing.T) {
 	require.Equal(t, "x", got.Name)
 	require.Equal(t, firstRetry, got.next().Sub(got.Updated))
 	require.NoError(t, k.keep(t.Context(), tok, Metadata{Status: MissingToken}))
-	require.Equal(t, MissingToken, read().Status)
+	got = read()
+	require.Equal(t, MissingToken, got.Status)
+	require.Empty(t, got.Name)
+	require.Equal(t, 2*firstRetry, got.next().Sub(got.Updated), "a node that lags does not have a new token yet")
 }
 
 // TestQueueIsBounded asks for more than can wait, while nothing is fetched.
@@ -251,6 +256,42 @@ func TestHostsAreBounded(t *testing.T) {
 		k.forget(second)
 	}
 	require.LessOrEqual(t, len(k.hosts), maxHosts)
+}
+
+// TestLongHostsAreNotCached has URIs whose host takes a megabyte, as contracts may return.
+func TestLongHostsAreNotCached(t *testing.T) {
+	uri := "http://" + strings.Repeat("a", 1<<20) + ".example/1"
+	k := newKeeper(t, &fakeContracts{uris: map[uint64]string{1: uri}}, store.NewMemory(), time.Minute)
+	await(t, k, one(nfts, 1), InvalidURI)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	require.Empty(t, k.hosts)
+
+	short := "http://host.example/" + strings.Repeat("a", 1<<20)
+	name := k.fetcher.hostOf(short)
+	require.Equal(t, "host.example", name)
+	require.NotSame(t, unsafe.StringData(short[len("http://"):]), unsafe.StringData(name), "the name of a host must not retain the URI")
+}
+
+// TestLongURLsAreNotRequested has an ERC-1155 URI that the token's ID makes longer than a megabyte.
+func TestLongURLsAreNotRequested(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		if r.URL.Path == "/redirect" {
+			http.Redirect(w, r, "/"+strings.Repeat("a", maxURL), http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, "{}")
+	}))
+	defer server.Close()
+	c := &fakeContracts{uris: map[uint64]string{1: server.URL + "/" + strings.Repeat("{id}", 20_000), 2: server.URL + "/redirect", 3: server.URL + "/" + strings.Repeat("a", 4000)}}
+	k := newKeeper(t, c, store.NewMemory(), time.Minute)
+	await(t, k, one(multi, 1), InvalidURI)
+	require.Zero(t, requests.Load())
+	await(t, k, one(multi, 2), InvalidURI)
+	await(t, k, one(multi, 3), Indexed)
+	require.Equal(t, int64(2), requests.Load())
 }
 
 // TestOneHostHasAPartOfTheQueue: many contracts can name one slow host.
@@ -352,7 +393,7 @@ func TestLateAnswersAreTold(t *testing.T) {
 }
 
 func TestDamagedRow(t *testing.T) {
-	for _, b := range [][]byte{{}, {2}, {version}, {version, 1, 1, 1, 9}} {
+	for _, b := range [][]byte{{}, {2}, {row.Version}, {row.Version, 1, 1, 1, 9}} {
 		if _, err := decode(b); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("got %v for %x, want ErrCorrupt", err, b)
 		}
