@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -364,6 +365,17 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, 403, get(e, "/", "192.0.2.1:1", "x-data-api-key", key).Code, "at once")
 	require.NotContains(t, log.String(), key)
 	require.NotContains(t, log.String(), strings.TrimPrefix(key, KeyPrefix)[:16])
+}
+
+// The folder belongs to the user of the service, the change may be root's.
+func TestKeyFileFollowsNoLink(t *testing.T) {
+	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	target := filepath.Join(t.TempDir(), "shadow")
+	require.NoError(t, os.WriteFile(target, nil, 0o600))
+	require.NoError(t, os.Symlink(target, string(f)+".lock"))
+	_, err := f.Add("one", "partner", time.Now())
+	require.ErrorIs(t, err, syscall.ELOOP)
+	require.NoFileExists(t, string(f))
 }
 
 func TestClientIP(t *testing.T) {
