@@ -367,6 +367,28 @@ func TestKeys(t *testing.T) {
 	require.NotContains(t, log.String(), strings.TrimPrefix(key, KeyPrefix)[:16])
 }
 
+// A service that starts with a key file which it cannot read must not take it for one without API keys.
+func TestUnreadKeyFileAdmitsNoKey(t *testing.T) {
+	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	key, err := f.Add("one", "partner", time.Now())
+	require.NoError(t, err)
+	content, err := os.ReadFile(string(f))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(string(f), content[:len(content)/2], 0o600))
+	g, err := New(Options{Keys: f})
+	require.NoError(t, err)
+	require.True(t, g.Keyed(), "no webhooks for clients without an API key")
+	_, _, err = g.admit("qk_other", "192.0.2.1:1")
+	require.ErrorContains(t, err, "not known")
+	_, _, err = g.admit("", "192.0.2.1:1")
+	require.NoError(t, err)
+
+	require.NoError(t, os.WriteFile(string(f), content, 0o600))
+	name, _, err := g.admit(key, "192.0.2.1:1")
+	require.NoError(t, err)
+	require.Equal(t, "one", name)
+}
+
 // The folder belongs to the user of the service, the change may be root's.
 func TestKeyFileFollowsNoLink(t *testing.T) {
 	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
