@@ -39,7 +39,7 @@ func TestKeyFile(t *testing.T) {
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NotContains(t, string(content), key)
-	require.NotContains(t, string(content), strings.TrimPrefix(key, KeyPrefix))
+	require.NotContains(t, string(content), strings.TrimPrefix(key, keyPrefix))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -364,7 +364,7 @@ func TestKeys(t *testing.T) {
 	require.NoError(t, f.Revoke("one", time.Now()))
 	require.Equal(t, 403, get(e, "/", "192.0.2.1:1", "x-data-api-key", key).Code, "at once")
 	require.NotContains(t, log.String(), key)
-	require.NotContains(t, log.String(), strings.TrimPrefix(key, KeyPrefix)[:16])
+	require.NotContains(t, log.String(), strings.TrimPrefix(key, keyPrefix)[:16])
 }
 
 // A service that starts with a key file which it cannot read must not take it for one without API keys.

@@ -32,8 +32,8 @@ var (
 )
 
 const (
-	// KeyPrefix begins every API key, so that people and secret scanners recognise one.
-	KeyPrefix = "qk_"
+	// keyPrefix begins every API key, so that people and secret scanners recognise one.
+	keyPrefix = "qk_"
 	// keyBytes is the number of random bytes of an API key. They are too many to guess, so a fast hash is sufficient.
 	keyBytes = 32
 	maxKeys  = 10_000
@@ -81,7 +81,7 @@ func newKey(name, class string, now time.Time) (string, KeyInfo, error) {
 	}
 	var secret [keyBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails, as documented
-	key := KeyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
+	key := keyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 	digest := sha256.Sum256([]byte(key))
 	return key, KeyInfo{Name: name, Class: class, Hash: hex.EncodeToString(digest[:]), Created: now.UTC().Truncate(time.Second)}, nil
 }
