@@ -85,7 +85,7 @@ func (k *keyring) refresh() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if k.seen != nil {
-			k.log.Warn("the key file is gone; its keys stay good until the service is restarted", slog.String("file", string(k.file)))
+			k.log.Warn("the key file is gone; its API keys stay valid until the service is restarted", slog.String("file", string(k.file)))
 			k.seen = nil
 		}
 		return
@@ -113,7 +113,7 @@ func (k *keyring) refresh() {
 		return
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		k.log.Warn("others can read the key file; make its mode 0600", slog.String("file", string(k.file)))
+		k.log.Warn("other users can read the key file; make its mode 0600", slog.String("file", string(k.file)))
 	}
 	k.adopt(keys)
 	k.seen = info
@@ -196,7 +196,7 @@ func (k *keyring) holder(info KeyInfo, before *holder) *holder {
 	class, ok := k.classes[h.class]
 	if !ok {
 		if h.class != DefaultClass && h.class != "" {
-			k.log.Warn("a key's rate class is not configured; it has the default one", slog.String("key", info.Name), slog.String("class", info.Class))
+			k.log.Warn("the rate class of an API key is not configured; the API key has the default class", slog.String("key", info.Name), slog.String("class", info.Class))
 		}
 		h.class = DefaultClass
 		class, ok = k.classes[DefaultClass]
@@ -220,7 +220,7 @@ func (k *keyring) holder(info KeyInfo, before *holder) *holder {
 // complain logs the first error after a successful read; it needs mu.
 func (k *keyring) complain(err error) {
 	if !k.broken {
-		k.log.Error("the API keys cannot be read; they stay as they were", slog.String("file", string(k.file)), slog.Any("error", err))
+		k.log.Error("the API keys cannot be read; those that are known stay valid, and no others are accepted", slog.String("file", string(k.file)), slog.Any("error", err))
 	}
 	k.broken = true
 }

@@ -176,5 +176,5 @@ func (a *account) failed(ctx context.Context, now time.Time, err error) {
 		return
 	}
 	a.silence = now.Add(drawAgain)
-	a.shared.log.Warn("the shared allowance of a key cannot be asked for; this process gives the whole of it meanwhile", slog.String("key", a.key), slog.Any("error", err))
+	a.shared.log.Warn("the store does not answer for the shared allowance of an API key; this process grants the whole allowance meanwhile", slog.String("key", a.key), slog.Any("error", err))
 }

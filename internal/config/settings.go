@@ -14,7 +14,7 @@ import (
 	"quorate/internal/node"
 )
 
-// setting is one value that flags and environment can give.
+// setting is a value that a flag and an environment variable set.
 type setting struct {
 	flag, env, usage string
 	set              func(c *Config, text string) error
@@ -140,12 +140,12 @@ func (c *Config) forAll(change func(*Network)) {
 	}
 }
 
-// addNetworks reads name[=url,url], several separated by semicolons. It replaces
-// the nodes that were known of a network. A name alone stands for node.PeersEndpoint.
+// addNetworks reads name[=url,url], several separated by semicolons. It replaces the nodes of a network that is configured
+// already. A name alone means node.PeersEndpoint.
 func (c *Config) addNetworks(text string) error {
 	for part := range strings.SplitSeq(text, ";") {
 		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if !ok && !strings.ContainsAny(name, "/:.@ ") { // which only URLs have
+		if !ok && !strings.ContainsAny(name, "/:.@ ") { // only URLs have these
 			urls = node.PeersEndpoint
 		}
 		if name == "" || urls == "" {

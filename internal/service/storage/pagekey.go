@@ -27,7 +27,7 @@ func pageKey(dataDir string) ([]byte, error) {
 	key = make([]byte, size)
 	_, _ = rand.Read(key) // never fails
 	if err := os.WriteFile(path, key, 0o600); err != nil {
-		return nil, fmt.Errorf("keeping the key of page tokens: %w", err)
+		return nil, fmt.Errorf("storing the key of page tokens: %w", err)
 	}
 	return key, nil
 }
@@ -54,7 +54,7 @@ func sharedPageKey(ctx context.Context, s store.Store) ([]byte, error) {
 		batch.Put(store.FamilyMeta, row, key)
 		batch.Move(page.KeyRow, store.Cursor{}, store.Cursor{Epoch: 1})
 		if err := s.Commit(ctx, &batch); err != nil && !errors.Is(err, store.ErrFenced) {
-			return nil, fmt.Errorf("keeping the key of page tokens: %w", err)
+			return nil, fmt.Errorf("storing the key of page tokens: %w", err)
 		}
 	}
 }
