@@ -25,7 +25,7 @@ func (r Role) check(store string) error {
 		return nil
 	case RoleAPI, RoleIngest, RoleSign:
 		if store == "" {
-			return fmt.Errorf("role: %s needs a store that processes of the other roles can share; set store to postgres://...", r)
+			return fmt.Errorf("role: %s needs a store that processes of the other roles can share; add one (store: postgres://...)", r)
 		}
 		return nil
 	}
