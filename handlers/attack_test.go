@@ -30,6 +30,7 @@ import (
 
 	"quorate/handlers/socket"
 	"quorate/internal/index/primary"
+	"quorate/internal/peernode/checkpoint"
 )
 
 // smuggled is what must never be taken for a request of its own.
@@ -453,8 +454,12 @@ func TestAttackOrigins(t *testing.T) {
 // TestAttackForeignPages checks that pages of other sites in an operator's browser cannot use the private address, by any
 // method, and that programs without an origin can.
 func TestAttackForeignPages(t *testing.T) {
-	verified, forwarded := 0, 0
+	verified, forwarded, exported := 0, 0, 0
 	h, err := NewPrivate(PrivateOptions{
+		Export: func(context.Context, string, uint64, func(checkpoint.Header) io.Writer) error {
+			exported++
+			return ErrNotExecuted
+		},
 		Verify: func(context.Context, string, primary.VerifyOptions, func(primary.Verification)) error {
 			verified++
 			return ErrNotIndexed
@@ -477,11 +482,16 @@ func TestAttackForeignPages(t *testing.T) {
 	// Browsers open WebSockets with GET and the page's origin.
 	requireAPIError(t, ask("GET", "/ext/bc/C/ws", "Origin", "https://evil.example", "Connection", "Upgrade", "Upgrade", "websocket"), 403, "pages of other sites")
 	requireAPIError(t, ask("GET", "/index", "Origin", "https://evil.example"), 403, "pages of other sites")
-	require.Zero(t, verified+forwarded)
+	for _, site := range []string{"cross-site", "same-site"} { // as the source of an image
+		requireAPIError(t, ask("GET", "/checkpoint?height=99999999999", "Sec-Fetch-Site", site, "Sec-Fetch-Mode", "no-cors"), 403, "pages of other sites")
+	}
+	require.Zero(t, verified+forwarded+exported)
 	for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://127.0.0.1:8080"}} {
 		requireAPIError(t, ask("POST", "/index/verify?network=fuji", headers...), 404)
+		requireAPIError(t, ask("GET", "/checkpoint", headers...), 404)
 		ask("GET", "/ext/bc/C/ws", append(headers, "Upgrade", "websocket")...)
 	}
+	require.Equal(t, 4, exported)
 	require.Equal(t, 4, verified)
 	require.Equal(t, 4, forwarded)
 }

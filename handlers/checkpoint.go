@@ -26,6 +26,11 @@ type Export func(ctx context.Context, network string, height uint64, begin func(
 // at its end.
 func exportCheckpoint(export Export, log func(error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		// A page of another site cannot read the answer, but a GET without an origin passes middleware.Pages, and it would
+		// take one of the few exports at a time.
+		if site := c.Request().Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+			return &apierr.Error{Status: http.StatusForbidden, Message: "pages of other sites may not ask for this"}
+		}
 		var height uint64
 		var err error
 		if text := c.QueryParam("height"); text != "" {

@@ -721,7 +721,9 @@ func TestHealth(t *testing.T) {
 	expect(private, "/readyz", 503, `{"ready":false,"networks":{"devnet":{"ready":true},"fuji":{"ready":true},"mainnet":{"ready":false,"reason":"no peers"}}}`)
 	expect(private, "/readyz/fuji", 200, `{"ready":true,"networks":{"fuji":{"ready":true}}}`)
 	expect(private, "/readyz/mainnet", 503, `{"ready":false,"networks":{"mainnet":{"ready":false,"reason":"no peers"}}}`)
-	expect(public, "/health", 200, `{"status":"up","details":{"devnet":{"status":"up"},"fuji":{"status":"up"},"mainnet":{"status":"down"}}}`)
+	for _, h := range []http.Handler{public, private} {
+		expect(h, "/health", 200, `{"status":"up","details":{"devnet":{"status":"up"},"fuji":{"status":"up"},"mainnet":{"status":"down"}}}`)
+	}
 	one, err := New(Options{Networks: networks.Fixed(map[string]Network{"mainnet": all["mainnet"]})})
 	require.NoError(t, err)
 	expect(one, "/health", 503, `{"status":"down","details":{"mainnet":{"status":"down"}}}`)

@@ -51,7 +51,8 @@ type PrivateOptions struct {
 	Log *slog.Logger
 }
 
-// NewPrivate returns the private router: /metrics, /healthz (the process is alive), /readyz (all networks are ready),
+// NewPrivate returns the private router: /metrics, /healthz (the process is alive), /health (a network is
+// ready, as at the public address), /readyz (all networks are ready),
 // /readyz/{network} (the network is ready), /readyz/{network}/{subnetID} (enough validators of the subnet are
 // connected), /index (how far chains are indexed), POST /index/verify (see Verify), POST /index/rebuild, /checkpoint (see
 // Export), and a node's /ext. No web page of another site may use it.
@@ -72,6 +73,8 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	e.GET("/healthz", func(c echo.Context) error {
 		return c.JSON(http.StatusOK, map[string]string{"status": "alive"})
 	})
+	// A balancer's probe here does not compete with clients for connections.
+	e.GET("/health", peerHealth(networks.Fixed(o.Networks)))
 	e.GET("/readyz", func(c echo.Context) error {
 		return o.sendReadiness(c, o.Networks)
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -93,7 +94,12 @@ func exportCheckpoint(ctx context.Context, server, name string, height uint64, f
 		return &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d: %s", response.StatusCode, refusal.Message)}
 	}
 	unfinished := file + ".part"
-	f, err := os.OpenFile(unfinished, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	// The folder may belong to the service's user, who could link the file to one of this user: create a new one.
+	err = os.Remove(unfinished)
+	var f *os.File
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		f, err = os.OpenFile(unfinished, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	}
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Name a file in a folder that you may write to."}
 	}

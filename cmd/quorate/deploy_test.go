@@ -253,6 +253,7 @@ func TestComposition(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(content), `["quorate:`+port+`"]`)
 	// Grafana.
+	require.Equal(t, "true", c.Services["grafana"].Environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"], "it would have a password that everyone knows")
 	var provider struct {
 		Providers []struct{ Options struct{ Path string } }
 	}

@@ -113,3 +113,13 @@ networks:
 		require.NotContains(t, line, "planted")
 	}
 }
+
+// The URL of a store may have its password in the query.
+func TestStoreURLIsHidden(t *testing.T) {
+	for _, args := range [][]string{{"store", "inspect"}, {"store", "export", "meta"}, {"keys", "list"}} {
+		code, out, errOut := quorate(t, "", append(args, "--store", "postgres://db.example/quorate?password=planted&pool_max_conns=x")...)
+		require.Equal(t, exitUsage, code, errOut)
+		require.Contains(t, errOut, "postgres://db.example")
+		require.NotContains(t, out+errOut, "planted")
+	}
+}

@@ -297,7 +297,7 @@ func TestServiceOutlivesItsNode(t *testing.T) {
 	s.awaitReady(t)
 	kept := s.sign(t, "fuji", n, "kept")
 	p.refuses(func(string, string) (int, string) { return http.StatusBadGateway, "restarting" })
-	s.awaitReadiness(t, `"ready":true,"degraded":"the node does not tell the current P-Chain height; signing goes on`)
+	s.awaitReadiness(t, `"ready":true,"degraded":"the node does not report the current P-Chain height; signing goes on`)
 	response, _ := ask(t, "GET", s.private+"/readyz", "")
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	s.sign(t, "fuji", n, "while the node restarts")
@@ -307,7 +307,7 @@ func TestServiceOutlivesItsNode(t *testing.T) {
 	// The network ID of the earlier run opens the network.
 	s = serveURL(t, dir, p.URL)
 	defer s.stop(t)
-	s.awaitReadiness(t, "the node does not tell the current P-Chain height")
+	s.awaitReadiness(t, "the node does not report the current P-Chain height")
 	response, _ = ask(t, "GET", s.private+"/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode, "nothing can be signed")
 	p.works()

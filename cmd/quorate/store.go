@@ -48,7 +48,7 @@ func withStore(ctx context.Context, place storage.Location, f func(store.Store) 
 			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store: %w", err), hint: "Name the service's data folder with --data-dir."}
 		}
 	} else if err := store.CheckPostgresURL(place.URL); err != nil {
-		return usage(fmt.Errorf("--store: %w", err), "")
+		return usage(config.Redacted(fmt.Errorf("--store: %w", err)), "")
 	}
 	s, err := place.Open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -184,6 +184,7 @@ func (r release) checkSet(t *testing.T, set *apps.StatefulSet) {
 	for _, probe := range []*core.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 		require.EqualValues(t, 8081, ports[probe.HTTPGet.Port.StrVal])
 	}
+	require.Equal(t, "/health", container.ReadinessProbe.HTTPGet.Path, "/readyz fails if one of several networks does")
 	var volumes []string
 	for _, v := range pod.Volumes {
 		volumes = append(volumes, v.Name)

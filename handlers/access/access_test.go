@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func TestKeyFile(t *testing.T) {
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NotContains(t, string(content), key)
-	require.NotContains(t, string(content), strings.TrimPrefix(key, KeyPrefix))
+	require.NotContains(t, string(content), strings.TrimPrefix(key, keyPrefix))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -363,7 +364,40 @@ func TestKeys(t *testing.T) {
 	require.NoError(t, f.Revoke("one", time.Now()))
 	require.Equal(t, 403, get(e, "/", "192.0.2.1:1", "x-data-api-key", key).Code, "at once")
 	require.NotContains(t, log.String(), key)
-	require.NotContains(t, log.String(), strings.TrimPrefix(key, KeyPrefix)[:16])
+	require.NotContains(t, log.String(), strings.TrimPrefix(key, keyPrefix)[:16])
+}
+
+// A service that starts with a key file which it cannot read must not take it for one without API keys.
+func TestUnreadKeyFileAdmitsNoKey(t *testing.T) {
+	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	key, err := f.Add("one", "partner", time.Now())
+	require.NoError(t, err)
+	content, err := os.ReadFile(string(f))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(string(f), content[:len(content)/2], 0o600))
+	g, err := New(Options{Keys: f})
+	require.NoError(t, err)
+	require.True(t, g.Keyed(), "no webhooks for clients without an API key")
+	_, _, err = g.admit("qk_other", "192.0.2.1:1")
+	require.ErrorContains(t, err, "not known")
+	_, _, err = g.admit("", "192.0.2.1:1")
+	require.NoError(t, err)
+
+	require.NoError(t, os.WriteFile(string(f), content, 0o600))
+	name, _, err := g.admit(key, "192.0.2.1:1")
+	require.NoError(t, err)
+	require.Equal(t, "one", name)
+}
+
+// The folder belongs to the user of the service, the change may be root's.
+func TestKeyFileFollowsNoLink(t *testing.T) {
+	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	target := filepath.Join(t.TempDir(), "shadow")
+	require.NoError(t, os.WriteFile(target, nil, 0o600))
+	require.NoError(t, os.Symlink(target, string(f)+".lock"))
+	_, err := f.Add("one", "partner", time.Now())
+	require.ErrorIs(t, err, syscall.ELOOP)
+	require.NoFileExists(t, string(f))
 }
 
 func TestClientIP(t *testing.T) {

@@ -26,7 +26,7 @@ type keyring struct {
 	seen    os.FileInfo                   // guarded by mu; of the file when last read, nil if it did not exist
 	at      *store.Cursor                 // guarded by mu; of the store when last read, nil before that
 	broken  bool                          // guarded by mu; whether the last read failed
-	keys    map[[sha256.Size]byte]*holder // guarded by mu
+	keys    map[[sha256.Size]byte]*holder // guarded by mu; nil until the first successful read
 }
 
 // holder is an API key with its allowance.
@@ -37,13 +37,15 @@ type holder struct {
 	left *allowance
 }
 
-// look finds an API key; some reports whether there are any API keys. It checks the file for changes on each call, so
-// that added and revoked API keys take effect at once. watch reads a store.
+// look finds an API key; some reports whether there are any API keys, or may be: the file exists and has never been
+// readable. look checks the file for changes on each call, so that added and revoked API keys take effect at once. watch
+// reads a store.
 func (k *keyring) look(key string) (h *holder, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refresh()
-	return k.keys[sha256.Sum256([]byte(key))], len(k.keys) > 0
+	unread := k.keys == nil && k.broken
+	return k.keys[sha256.Sum256([]byte(key))], len(k.keys) > 0 || unread
 }
 
 // named reports whether there is an API key with a name that is not revoked.
@@ -218,7 +220,7 @@ func (k *keyring) holder(info KeyInfo, before *holder) *holder {
 // complain logs the first error after a successful read; it needs mu.
 func (k *keyring) complain(err error) {
 	if !k.broken {
-		k.log.Error("the API keys cannot be read; they stay as they were", slog.String("file", string(k.file)), slog.Any("error", err))
+		k.log.Error("the API keys cannot be read; those that are known stay valid, and no others are accepted", slog.String("file", string(k.file)), slog.Any("error", err))
 	}
 	k.broken = true
 }

@@ -32,8 +32,8 @@ var (
 )
 
 const (
-	// KeyPrefix begins every API key, so that people and secret scanners recognise one.
-	KeyPrefix = "qk_"
+	// keyPrefix begins every API key, so that people and secret scanners recognise one.
+	keyPrefix = "qk_"
 	// keyBytes is the number of random bytes of an API key. They are too many to guess, so a fast hash is sufficient.
 	keyBytes = 32
 	maxKeys  = 10_000
@@ -81,7 +81,7 @@ func newKey(name, class string, now time.Time) (string, KeyInfo, error) {
 	}
 	var secret [keyBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails, as documented
-	key := KeyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
+	key := keyPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 	digest := sha256.Sum256([]byte(key))
 	return key, KeyInfo{Name: name, Class: class, Hash: hex.EncodeToString(digest[:]), Created: now.UTC().Truncate(time.Second)}, nil
 }
@@ -198,7 +198,8 @@ func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("making the folder of the key file: %w", err)
 	}
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	// The folder may belong to another user, who could link the lock file to a file of this one.
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("locking the key file: %w", err)
 	}
@@ -227,14 +228,12 @@ func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 		}
 	}()
 	_, err = draft.Write(append(content, '\n'))
+	for _, file := range []*os.File{draft, lock} {
+		// The service may run as another user than the writer of the file.
+		err = errors.Join(err, giveTo(file, filepath.Dir(path)))
+	}
 	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
 		return fmt.Errorf("writing the key file: %w", err)
-	}
-	for _, name := range []string{draft.Name(), lock.Name()} {
-		// The service may run as another user than the writer of the file.
-		if err = giveTo(name, filepath.Dir(path)); err != nil {
-			return fmt.Errorf("writing the key file: %w", err)
-		}
 	}
 	if err = os.Rename(draft.Name(), path); err != nil {
 		return fmt.Errorf("writing the key file: %w", err)
@@ -242,8 +241,8 @@ func (f KeyFile) change(edit func([]KeyInfo) ([]KeyInfo, error)) (err error) {
 	return nil
 }
 
-// giveTo changes the owner of file to that of folder, if they differ.
-func giveTo(file, folder string) error {
+// giveTo changes the owner of file to that of folder, unless this process has the same user.
+func giveTo(file *os.File, folder string) error {
 	at, err := os.Stat(folder)
 	if err != nil {
 		return err
@@ -252,7 +251,7 @@ func giveTo(file, folder string) error {
 	if !ok || int(owner.Uid) == os.Geteuid() {
 		return nil
 	}
-	return os.Chown(file, int(owner.Uid), int(owner.Gid))
+	return file.Chown(int(owner.Uid), int(owner.Gid))
 }
 
 func validName(name string) bool {

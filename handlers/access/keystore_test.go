@@ -43,7 +43,7 @@ func TestKeyStore(t *testing.T) {
 	require.Equal(t, "partner", keys[0].Class)
 	for record, err := range store.Rows(ctx, rows, store.FamilyMeta) {
 		require.NoError(t, err)
-		require.NotContains(t, string(record.V), strings.TrimPrefix(key, KeyPrefix))
+		require.NotContains(t, string(record.V), strings.TrimPrefix(key, keyPrefix))
 	}
 }
 
@@ -159,7 +159,7 @@ func TestKeysInTheStore(t *testing.T) {
 		rows.away.Store(false)
 		require.NoError(t, NewKeyStore(rows).Revoke(ctx, "one", time.Now()))
 		all(key, "revoked")
-		require.NotContains(t, log.String(), strings.TrimPrefix(key, KeyPrefix)[:16])
+		require.NotContains(t, log.String(), strings.TrimPrefix(key, keyPrefix)[:16])
 		cancel()
 		watching.Wait()
 	})

@@ -35,7 +35,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"sync"
@@ -196,9 +195,6 @@ func kindOf(name string) string {
 		return "image/svg+xml"
 	case ".txt":
 		return "text/plain; charset=utf-8"
-	}
-	if kind := mime.TypeByExtension(path.Ext(name)); kind != "" {
-		return kind
 	}
 	return echo.MIMEOctetStream
 }

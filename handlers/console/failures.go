@@ -103,6 +103,7 @@ func (c *Console) failuresOf(network string) Failures {
 type tally struct {
 	mu     sync.Mutex
 	readAt time.Time
+	err    error  // of the read at readAt
 	log    uint64 // ID of the log that was read
 	after  uint64 // number of the last failure that was counted
 	// minutes holds counts by minutes since 1970, of a day.
@@ -146,14 +147,21 @@ const (
 )
 
 // read counts the failures since the last call, at most once a second. On an error it continues at the next one.
+// Callers wait for each other.
 func (t *tally) read(log Failures) error {
-	ctx, cancel := context.WithTimeout(context.Background(), tallyTimeout)
-	defer cancel()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Since(t.readAt) < time.Second {
-		return nil
+	if time.Since(t.readAt) >= time.Second {
+		t.err = t.count(log)
+		t.readAt = time.Now()
 	}
+	return t.err
+}
+
+// count requires mu.
+func (t *tally) count(log Failures) error {
+	ctx, cancel := context.WithTimeout(context.Background(), tallyTimeout)
+	defer cancel()
 	ends, err := log.Ends(ctx)
 	if err != nil {
 		return err
@@ -184,7 +192,6 @@ func (t *tally) read(log Failures) error {
 			t.minutes[minute].add(&found[i])
 		}
 	}
-	t.readAt = time.Now()
 	return nil
 }
 

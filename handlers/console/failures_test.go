@@ -23,7 +23,7 @@ import (
 type fakeFailures struct {
 	id, removed uint64
 	all         []aggregator.Failure
-	reads       int
+	reads, ends int
 	err         error
 }
 
@@ -33,6 +33,7 @@ func (f *fakeFailures) add(more aggregator.Failure) {
 }
 
 func (f *fakeFailures) Ends(context.Context) (store.LogEnds, error) {
+	f.ends++
 	return store.LogEnds{ID: f.id, Oldest: f.removed + 1, Newest: uint64(len(f.all))}, f.err
 }
 
@@ -151,5 +152,22 @@ func TestFailuresOfTheLastHour(t *testing.T) {
 		require.Equal(t, uint64(1+3), history("hour").NotSigned)
 		log.err = errors.New("the store is gone")
 		require.Zero(t, history("hour").NotSigned, "metrics remain")
+	})
+}
+
+// A store that does not answer is asked once a second, however many clients wait for it one after the other.
+func TestStoreThatFailsIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &fakeFailures{err: errors.New("the store is gone")}
+		count := &tally{}
+		for range 5 {
+			require.Error(t, count.read(log))
+		}
+		require.Equal(t, 1, log.ends)
+		time.Sleep(time.Second)
+		log.err = nil
+		require.NoError(t, count.read(log))
+		require.NoError(t, count.read(log))
+		require.Equal(t, 2, log.ends)
 	})
 }

@@ -1,6 +1,5 @@
-// Package config says what quorate serves and how: it puts together what a YAML file, the
-// environment and flags give, over defaults, and tells all that is wrong with it, where each
-// value is from, and nothing of what may be a secret. It starts nothing.
+// Package config reads the configuration: a YAML file, the environment and flags, over defaults. It reports all mistakes
+// and the origin of each value, without secrets. It starts nothing.
 package config
 
 import (
@@ -24,59 +23,55 @@ import (
 	"quorate/internal/store"
 )
 
-// Config is what serve runs with. It is read from a YAML file, the environment
-// and flags, each of which overrules the one before.
+// Config is the configuration of serve. The environment overrides the YAML file, and flags override both.
 type Config struct {
 	// Listen is the address of the public surface.
 	Listen string `yaml:"listen"`
 	// PrivateListen is the address of the operators' surface: metrics, health.
 	PrivateListen string `yaml:"private_listen"`
-	// DataDir keeps identities, address books and the store.
+	// DataDir is the folder of identities, address books and the embedded store.
 	DataDir string `yaml:"data_dir"`
-	// Store is the URL of the PostgreSQL server that keeps what outlives the process;
-	// empty: files in DataDir do.
+	// Store is the URL of the PostgreSQL server that has the store. If it is empty, the store is in DataDir.
 	Store string `yaml:"store"`
-	// StoreRead are URLs of servers that follow the one of Store; the Data API reads
-	// from them while they are at most StoreLag behind.
+	// StoreRead are URLs of hot standbys of Store. The Data API reads from those that are at most StoreLag behind.
 	StoreRead []string      `yaml:"store_read"`
 	StoreLag  time.Duration `yaml:"store_lag"`
-	// Role is what this process does where several share a Store.
+	// Role is the work of this process if several share a Store.
 	Role Role `yaml:"role"`
-	// MemoryLimit is shared out among the caches and given to the garbage
-	// collector, which then works harder rather than exceed it.
+	// MemoryLimit is the memory limit of the process. Caches share it, and the garbage collector works harder near it.
 	MemoryLimit Size `yaml:"memory_limit"`
-	// ArchiveLimit bounds what is kept of signed messages on disk.
+	// ArchiveLimit limits the disk space of signed messages.
 	ArchiveLimit Size `yaml:"archive_limit"`
-	// ClientCompat is auto, on or off: who gets the generated clients' form.
+	// ClientCompat selects the clients that get answers in the form of generated clients: auto, on or off.
 	ClientCompat string `yaml:"client_compat"`
-	// RequestTimeout bounds the work on one request.
+	// RequestTimeout limits the work on one request.
 	RequestTimeout time.Duration `yaml:"request_timeout"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 	// LogFormat is text, json, or auto: text on a terminal, else json.
 	LogFormat string `yaml:"log_format"`
-	// Metadata says how documents about tokens are fetched.
+	// Metadata configures the fetching of documents about tokens.
 	Metadata Metadata `yaml:"metadata"`
-	// TokenLists are files that say more of tokens (tokenlists.org).
+	// TokenLists are files with logos and names of tokens (tokenlists.org).
 	TokenLists []string `yaml:"token_lists"`
-	// MethodSignatures is a file with signatures of methods, to name them.
+	// MethodSignatures is a file with signatures of methods, from which answers name called methods.
 	MethodSignatures string `yaml:"method_signatures"`
-	// Webhooks says whether and where messages about events are sent.
+	// Webhooks configures the messages about events.
 	Webhooks Webhooks `yaml:"webhooks"`
-	// NodeAPI is about what is answered as a node does.
+	// NodeAPI configures the APIs below /ext.
 	NodeAPI NodeAPI `yaml:"node_api"`
-	// Networks are served under the names of their keys.
+	// Networks are the networks to serve, by name.
 	Networks map[string]Network `yaml:"networks"`
 	Surface  `yaml:",inline"`
 }
 
-// LeastMemory is what a service needs, in bytes.
+// LeastMemory is the smallest MemoryLimit, in bytes.
 const LeastMemory = 256 << 20
 
-// leastArchive is how much a bound on signed messages has to leave, in bytes.
+// leastArchive is the smallest ArchiveLimit, in bytes.
 const leastArchive = 1 << 20
 
-// Default is a configuration in which nothing is given: fit for use, but for a network.
+// Default returns the defaults. They have no network.
 func Default() Config {
 	dir := ".quorate"
 	if home, err := os.UserHomeDir(); err == nil {
@@ -101,10 +96,10 @@ func Default() Config {
 	}
 }
 
-// Check returns everything that is wrong, by the names of keys.
+// Check returns all mistakes. Each begins with the name of a key.
 func (c *Config) Check() error { return errors.Join(c.problems()...) }
 
-// problems returns everything that is wrong. Each error begins with the name of a key.
+// problems returns all mistakes. Each begins with the name of a key.
 func (c *Config) problems() (all []error) {
 	wrong := func(format string, args ...any) { all = append(all, fmt.Errorf(format, args...)) }
 	c.Surface.check(wrong)
@@ -130,13 +125,13 @@ func (c *Config) problems() (all []error) {
 		wrong("log_format: %q is none of %s", c.LogFormat, strings.Join(fewValues["log-format"], ", "))
 	}
 	if c.MemoryLimit < LeastMemory {
-		wrong("memory_limit: %s is less than %s, which is what it takes", c.MemoryLimit, Size(LeastMemory))
+		wrong("memory_limit: %s is less than %s, the least that the service needs", c.MemoryLimit, Size(LeastMemory))
 	}
 	if c.MemoryLimit > math.MaxInt64 {
 		wrong("memory_limit: %s is more than any machine has", c.MemoryLimit)
 	}
 	if c.ArchiveLimit < leastArchive {
-		wrong("archive_limit: %s is less than %s, the least that is of use", c.ArchiveLimit, Size(leastArchive))
+		wrong("archive_limit: %s is less than %s", c.ArchiveLimit, Size(leastArchive))
 	}
 	c.Webhooks.check(wrong)
 	c.NodeAPI.check(c.Networks, wrong)
@@ -160,7 +155,7 @@ func (c *Config) checkStore(wrong func(format string, args ...any)) {
 			wrong("store: %w", err)
 		}
 	} else if len(c.StoreRead) > 0 {
-		wrong("store_read: there is nothing to follow without store, the server that is written to")
+		wrong("store_read: needs store, the server that the standbys follow")
 	}
 	for i, url := range c.StoreRead {
 		if slices.Contains(c.StoreRead[:i], url) {

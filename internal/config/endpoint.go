@@ -17,7 +17,7 @@ import (
 	"quorate/p2p"
 )
 
-// Secret is a text that is not shown.
+// Secret is a text that no output shows.
 type Secret string
 
 // String implements fmt.Stringer without the secret.
@@ -27,7 +27,7 @@ func (Secret) String() string { return "***" }
 // node.PeersEndpoint.
 type Endpoint struct {
 	URL string `yaml:"url"`
-	// Headers go with every call to this node, and to no other.
+	// Headers are sent with every call to this node, and to no other.
 	Headers map[string]Secret `yaml:"headers"`
 }
 

@@ -73,3 +73,21 @@ func TestMistakesInProviderSettings(t *testing.T) {
 		})
 	}
 }
+
+// After a reload the log names the keys that need a restart. The text of a node omits its secrets.
+func TestChangedHeadersAreNoticed(t *testing.T) {
+	read := func(node, chain string) Config {
+		t.Helper()
+		c, err := readWith(t, "networks: {fuji: {nodes: ['http://x', {url: 'http://y', headers: {a: "+node+"}}], evm: [{rpc: 'http://z'}, {rpc: {url: 'http://w', headers: {a: "+chain+"}}}]}}\n", nil)
+		require.NoError(t, err)
+		return c
+	}
+	before := read("one", "one")
+	require.Empty(t, Changed(before, read("one", "one")))
+	require.Equal(t, []string{"networks.fuji.nodes"}, Changed(before, read("two", "one")))
+	require.Equal(t, []string{"networks.fuji.evm[1].rpc"}, Changed(before, read("one", "two")))
+	without := before
+	without.Networks = nil
+	require.NotEmpty(t, Changed(before, without))
+	require.NotEmpty(t, Changed(without, before))
+}

@@ -15,14 +15,13 @@ import (
 	"quorate/internal/peernode/checkpoint"
 )
 
-// begins reports whether a network has no state of the P-Chain yet.
+// begins reports whether the data folder has no state of a network's P-Chain yet.
 func (c *Config) begins(name string) bool {
 	_, err := os.Stat(filepath.Join(c.DataDir, name, PChainFolder, "CURRENT"))
 	return err != nil
 }
 
-// fileProblems are all that is wrong with the files that are named; each begins with the
-// name of a key.
+// fileProblems returns all mistakes in the configured files. Each begins with the name of a key.
 func (c *Config) fileProblems() (all []error) {
 	check := func(key string, err error) {
 		if err != nil {

@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// linesOf finds the lines of all keys of a file, as flatten names keys. What is no
-// YAML has none.
+// linesOf returns the lines of all keys of a file, as flatten names keys. It returns none if the file is no YAML.
 func linesOf(content []byte) map[string]int {
 	lines := make(map[string]int)
 	var document yaml.Node
@@ -20,7 +19,7 @@ func linesOf(content []byte) map[string]int {
 	}
 	var visit func(n *yaml.Node, key string, depth int)
 	visit = func(n *yaml.Node, key string, depth int) {
-		if depth > 16 || len(lines) >= maxNodes { // aliases could go round in circles, or multiply
+		if depth > 16 || len(lines) >= maxNodes { // aliases may form cycles, or multiply
 			return
 		}
 		switch n.Kind {
@@ -48,7 +47,7 @@ func linesOf(content []byte) map[string]int {
 	return lines
 }
 
-// flatten writes a configuration as one text per key, such as networks.fuji.nodes.
+// flatten returns the value of each key, such as networks.fuji.nodes, as text.
 func flatten(c Config) map[string]string {
 	flat := make(map[string]string)
 	flattenInto(flat, "", reflect.ValueOf(c))
@@ -104,7 +103,7 @@ func flattenInto(flat map[string]string, key string, v reflect.Value) {
 	}
 }
 
-// complete puts in what stands for what is left out.
+// complete replaces absent settings of networks by their defaults.
 func complete(c Config) Config {
 	c.Networks = maps.Clone(c.Networks)
 	c.forAll(func(n *Network) {
@@ -115,7 +114,7 @@ func complete(c Config) Config {
 	return c
 }
 
-// Shown is what serve runs with, by keys as flatten names them and without secrets.
+// Shown returns the values of all keys without secrets, as flatten names keys.
 func Shown(c Config) map[string]string {
 	all := flatten(complete(c))
 	for key, value := range all {

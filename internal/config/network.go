@@ -16,21 +16,21 @@ import (
 
 // Network is a network that is served under the name of its key.
 type Network struct {
-	// Nodes are upstream nodes with their base URLs, best first. One may be node.PeersEndpoint: the P-Chain is then
-	// followed over the peer-to-peer network, wherever that stands in the list, and the nodes are compared with it.
+	// Nodes are upstream nodes with their base URLs, best first. If one of them is node.PeersEndpoint, the service follows
+	// the P-Chain over the peer-to-peer network and compares the other nodes with it.
 	Nodes []Endpoint `yaml:"nodes"`
-	// RequestsPerSecond bounds the calls to all upstream nodes of the network together;
-	// 0 means no bound.
+	// RequestsPerSecond limits the calls to all upstream nodes of the network together;
+	// 0 means no limit.
 	RequestsPerSecond int `yaml:"requests_per_second"`
-	// MaxHeightAge is how many blocks a P-Chain height that a client names may lie below the
-	// current one; 0 means any number. Nil means the default; see HeightAge.
+	// MaxHeightAge is how many blocks a P-Chain height in a request may lie below the current one; 0 means any number.
+	// Nil means the default; see HeightAge.
 	MaxHeightAge *uint64 `yaml:"max_height_age"`
 	// ManualPeers are nodes to connect to besides those that upstream nodes report.
 	ManualPeers []ManualPeer `yaml:"manual_peers"`
 	// AllowPrivateIPs connects to validators at addresses that are not public.
 	AllowPrivateIPs bool `yaml:"allow_private_ips"`
-	// AheadRounds is how many messages are signed at a time before anyone asks;
-	// 0 turns that off.
+	// AheadRounds is the number of messages that are signed ahead of requests at the same time; 0 means none, and nil the
+	// default.
 	AheadRounds *int `yaml:"ahead_rounds"`
 	// Record selects what is indexed: l1 (what signing needs; the default), primary (all but
 	// EVM chains) or all.
@@ -38,17 +38,17 @@ type Network struct {
 	// IndexFrom is the first P-Chain height that is indexed with Record l1, unless an index
 	// exists.
 	IndexFrom uint64 `yaml:"index_from"`
-	// KeepContainers is what is kept of blocks as nodes gave them: all, needed or none;
-	// empty stands for needed where there is a ledger, else none. See primary.Keep.
+	// KeepContainers selects the blocks that are stored as nodes sent them: all, needed or none. Empty means needed with a
+	// ledger, else none. See primary.Keep.
 	KeepContainers primary.Keep `yaml:"keep_containers"`
-	// EVMIndexes names the optional indexes of the network's EVM chains that are on.
+	// EVMIndexes are the optional indexes of the network's EVM chains.
 	EVMIndexes []evm.Optional `yaml:"evm_indexes"`
 	// VerifyEVMSenders makes the indexes of EVM chains recover the sender of each transaction from its signature.
 	VerifyEVMSenders bool `yaml:"verify_evm_senders"`
-	// GenesisFile is what the nodes of a private network were started with.
+	// GenesisFile is the genesis file of a private network, the same as its nodes' --genesis-file.
 	GenesisFile string `yaml:"genesis_file"`
-	// UpgradeFile has the upgrade times of a private network that is followed over the peer-to-peer network, as its nodes
-	// were started with (--upgrade-file); empty stands for the library's.
+	// UpgradeFile is the upgrade file of a private network that is followed over the peer-to-peer network, the same as its
+	// nodes' --upgrade-file. Empty means the library's upgrade times.
 	UpgradeFile string `yaml:"upgrade_file"`
 	// Checkpoint is a file with the state of the P-Chain to begin with, and CheckpointHash its hash in hex. They are used
 	// if the network is followed over the peer-to-peer network and has no state.
@@ -57,11 +57,9 @@ type Network struct {
 	// XChainTimes is a file with the times of X-Chain transactions and vertices from before
 	// Cortina; see package times.
 	XChainTimes string `yaml:"x_chain_times"`
-	// EVM are chains that are recorded, and whose messages are signed before anyone
-	// asks, besides the C-Chain.
+	// EVM are the EVM chains besides the C-Chain. They are indexed, and their messages are signed ahead of requests.
 	EVM []EVM `yaml:"evm"`
-	// HealthSubnets are IDs of subnets without whose validators the service is not
-	// healthy, besides the primary network.
+	// HealthSubnets are the IDs of the subnets whose validators /ext/health checks, besides the primary network.
 	HealthSubnets []string `yaml:"health_subnets"`
 }
 
@@ -85,8 +83,7 @@ func (n Network) CheckpointID() (id ids.ID, err error) {
 // RecordsLedger reports whether outputs, balances and stakes are indexed.
 func (n Network) RecordsLedger() bool { return n.Record == RecordAll || n.Record == RecordPrimary }
 
-// Keep is KeepContainers or its default. What signing needs alone is small, and soon
-// fetched again.
+// Keep returns KeepContainers or its default. Without a ledger the index is small and can be fetched again soon.
 func (n Network) Keep() primary.Keep {
 	if n.KeepContainers == "" && !n.RecordsLedger() {
 		return primary.KeepNone
@@ -108,11 +105,11 @@ const (
 type EVM struct {
 	// RPC are the nodes with the URLs of its Ethereum API, best first.
 	RPC Endpoints `yaml:"rpc"`
-	// NativeToken is what pays for gas there; without it answers call it so.
+	// NativeToken is the token that pays for gas; nil if it is unknown.
 	NativeToken *Token `yaml:"native_token"`
 }
 
-// Token is a token that no contract tells of.
+// Token is a token that no contract describes.
 type Token struct {
 	Name        string `yaml:"name"`
 	Symbol      string `yaml:"symbol"`
@@ -121,15 +118,15 @@ type Token struct {
 	Description string `yaml:"description"`
 }
 
-// Metadata is about documents that token URIs lead to.
+// Metadata configures the fetching of the documents that token URIs name.
 type Metadata struct {
-	// IPFSGateways are base URLs; without any, documents of IPFS cannot be reached.
+	// IPFSGateways are base URLs. Without any, documents on IPFS are not fetched.
 	IPFSGateways []string `yaml:"ipfs_gateways"`
-	// AllowPrivate lets token URIs lead to addresses that are not public.
+	// AllowPrivate permits token URIs at addresses that are not public.
 	AllowPrivate bool `yaml:"allow_private"`
 }
 
-// Ahead is AheadRounds or its default.
+// Ahead returns AheadRounds or its default.
 func (n Network) Ahead() int {
 	if n.AheadRounds == nil {
 		return 2
@@ -148,13 +145,13 @@ func (n Network) HeightAge() uint64 {
 	return *n.MaxHeightAge
 }
 
-// HealthSubnetIDs are HealthSubnets' IDs.
+// HealthSubnetIDs returns HealthSubnets as IDs.
 func (n Network) HealthSubnetIDs() ([]ids.ID, error) {
 	all := make([]ids.ID, len(n.HealthSubnets))
 	for i, text := range n.HealthSubnets {
 		id, err := ids.FromString(text)
 		if err != nil || id == constants.PrimaryNetworkID || slices.Contains(all[:i], id) {
-			return nil, fmt.Errorf("%q is not the ID of one more subnet", text)
+			return nil, fmt.Errorf("%q is not a subnet ID, or is listed twice", text)
 		}
 		all[i] = id
 	}

@@ -9,27 +9,25 @@ import (
 	"quorate/internal/suggest"
 )
 
-// NodeAPI is about what the service answers as a node does, below /ext.
+// NodeAPI configures the APIs of a node, below /ext.
 type NodeAPI struct {
-	// Network is the one that /ext is of; the others are at /NAME/ext. Empty stands
-	// for the only one, else mainnet, else the first by name.
+	// Network is the network that /ext serves; the others are at /NAME/ext. Empty means
+	// the only network, else mainnet, else the first by name.
 	Network string `yaml:"network"`
-	// AllowedHosts are the names by which clients may address it.
+	// AllowedHosts are the host names by which clients may address the service.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// Admin lets the operator change names and levels of loggers, and write profiles.
+	// Admin serves /ext/admin at the private address: aliases, log levels and profiles.
 	Admin bool `yaml:"admin"`
-	// ProfileDir is where profiles are written; empty stands for profiles in the data
-	// folder.
+	// ProfileDir is the folder for profiles. Empty means profiles in the data folder.
 	ProfileDir string `yaml:"profile_dir"`
-	// HealthInterval is between two runs of the checks behind health.
+	// HealthInterval is the time between two runs of the checks behind health.
 	HealthInterval time.Duration `yaml:"health_interval"`
-	// CallsInFlight is how many calls are forwarded to one node at a time.
+	// CallsInFlight is the maximum number of calls that are forwarded to one node at a time.
 	CallsInFlight int `yaml:"calls_in_flight"`
-	// CChainNamespaces are those of the C-Chain's Ethereum API that are for everybody;
-	// "*" is all.
+	// CChainNamespaces are the namespaces of the C-Chain's Ethereum API at the public address; "*" means all.
 	CChainNamespaces []string `yaml:"c_chain_namespaces"`
-	// SocketsPerClient bounds the WebSockets of one client, SocketIdle how long one may
-	// be silent, and SocketLife how long it lasts; 0 is no bound.
+	// SocketsPerClient limits the WebSockets of one client, SocketIdle the time without a message, and SocketLife the
+	// life of a WebSocket; 0 means no limit.
 	SocketsPerClient int           `yaml:"sockets_per_client"`
 	SocketIdle       time.Duration `yaml:"socket_idle"`
 	SocketLife       time.Duration `yaml:"socket_life"`
@@ -43,7 +41,7 @@ func defaultNodeAPI() NodeAPI {
 	}
 }
 
-// PublicNamespaces is nil for all.
+// PublicNamespaces returns CChainNamespaces, or nil for all namespaces.
 func (c NodeAPI) PublicNamespaces() []string {
 	if slices.Contains(c.CChainNamespaces, "*") {
 		return nil
@@ -51,7 +49,7 @@ func (c NodeAPI) PublicNamespaces() []string {
 	return slices.Concat([]string{}, c.CChainNamespaces)
 }
 
-// Main is the network whose surface is at /ext.
+// Main returns the name of the network that /ext serves.
 func (c NodeAPI) Main(networks map[string]Network) string {
 	if c.Network != "" {
 		return c.Network
@@ -66,7 +64,7 @@ func (c NodeAPI) Main(networks map[string]Network) string {
 	return names[0]
 }
 
-// check tells wrong of each mistake, by the name of the key.
+// check reports each mistake to wrong.
 func (c NodeAPI) check(networks map[string]Network, wrong func(format string, args ...any)) {
 	if _, ok := networks[c.Network]; c.Network != "" && !ok {
 		wrong("node_api.network: %q is none of the networks%s", c.Network, suggest.Name(c.Network, slices.Collect(maps.Keys(networks))))

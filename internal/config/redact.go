@@ -9,15 +9,18 @@ import (
 // The parts of a URL extend to the next blank, without punctuation at their end: URLs may contain quotes, commas and
 // brackets.
 var (
-	userInfo = regexp.MustCompile(`://\S*@`)
-	urlPath  = regexp.MustCompile(`(://[^/?#\s]+)(/[^?#\s]*?)([\]"',:;.)]*(?:[?#\s]|$))`)
-	query    = regexp.MustCompile(`(://[^?#\s]*[?#])\S*?([\]"',:;.)]*(?:\s|$))`)
-	excerpt  = regexp.MustCompile("!!(\\w+) `[^`]*`")
+	// ambiguous has an @ behind what may end the host: the host or a secret may be on either side of it.
+	ambiguous = regexp.MustCompile(`://[^/?#\s]*[/?#]\S*@\S*?([\]"',:;.)]*(?:\s|$))`)
+	userInfo  = regexp.MustCompile(`://\S*@`)
+	urlPath   = regexp.MustCompile(`(://[^/?#\s]+)(/[^?#\s]*?)([\]"',:;.)]*(?:[?#\s]|$))`)
+	query     = regexp.MustCompile(`(://[^?#\s]*[?#])\S*?([\]"',:;.)]*(?:\s|$))`)
+	excerpt   = regexp.MustCompile("!!(\\w+) `[^`]*`")
 )
 
-// redact takes what may be a secret out of a text: what URLs have before the host, in
-// long parts of the path, as a query and as a fragment, and the values that errors about YAML quote.
+// redact replaces what may be a secret in a text: user information, path, query and fragment of URLs, and the values
+// that errors about YAML quote. Parts of paths that node.MaskPath knows stay.
 func redact(text string) string {
+	text = ambiguous.ReplaceAllString(text, "://***$1")
 	text = userInfo.ReplaceAllString(text, "://***@")
 	text = query.ReplaceAllString(text, "$1***$2")
 	text = urlPath.ReplaceAllStringFunc(text, func(found string) string {
@@ -34,5 +37,5 @@ func (e redactedError) Error() string { return redact(e.error.Error()) }
 
 func (e redactedError) Unwrap() error { return e.error }
 
-// Redacted is err with a text that has no secrets.
+// Redacted returns err with a text that has no secrets.
 func Redacted(err error) error { return redactedError{err} }

@@ -4,42 +4,42 @@ import (
 	"fmt"
 )
 
-// Role is which part of the work a process does, where several share a store.
+// Role is the work of a process if several share a store.
 type Role string
 
 const (
-	// RoleAll does everything. Of several, one at a time records each network.
+	// RoleAll does everything. Of several such processes, one at a time indexes each network.
 	RoleAll Role = "all"
-	// RoleAPI answers what is read from the record and what a node answers.
+	// RoleAPI serves the Data API, the Metrics API and the node APIs.
 	RoleAPI Role = "api"
-	// RoleIngest records.
+	// RoleIngest indexes chains.
 	RoleIngest Role = "ingest"
-	// RoleSign has messages signed.
+	// RoleSign signs messages.
 	RoleSign Role = "sign"
 )
 
-// check says what is wrong with a role beside a store, which is empty if it is in files.
+// check returns what is wrong with the role, given the URL of the shared store; the URL is empty for an embedded store.
 func (r Role) check(store string) error {
 	switch r {
 	case RoleAll:
 		return nil
 	case RoleAPI, RoleIngest, RoleSign:
 		if store == "" {
-			return fmt.Errorf("role: %s is a part of the work, which needs others for the rest; give them a store that they can share (store: postgres://...)", r)
+			return fmt.Errorf("role: %s needs a store that processes of the other roles can share; add one (store: postgres://...)", r)
 		}
 		return nil
 	}
 	return fmt.Errorf("role: %q is none of all, api, ingest and sign", string(r))
 }
 
-// Records reports whether chains are recorded.
+// Records reports whether the role indexes chains.
 func (r Role) Records() bool { return r == RoleAll || r == RoleIngest }
 
-// Answers reports whether questions are answered from the record, or as a node does.
+// Answers reports whether the role serves the Data API, the Metrics API and the node APIs.
 func (r Role) Answers() bool { return r == RoleAll || r == RoleAPI }
 
-// Signs reports whether messages are signed.
+// Signs reports whether the role signs messages.
 func (r Role) Signs() bool { return r == RoleAll || r == RoleSign }
 
-// Connects says whether a role needs the peer-to-peer network.
+// Connects reports whether the role needs the peer-to-peer network.
 func (r Role) Connects() bool { return r != RoleIngest }

@@ -14,7 +14,7 @@ import (
 	"quorate/internal/node"
 )
 
-// setting is one value that flags and environment can give.
+// setting is a value that a flag and an environment variable set.
 type setting struct {
 	flag, env, usage string
 	set              func(c *Config, text string) error
@@ -35,13 +35,26 @@ func settings() (all []setting) {
 }
 
 func groups() []group {
-	number := func(field func(*Config) *int) func(*Config, string) error {
+	integer := func(set func(*Config, int)) func(*Config, string) error {
 		return func(c *Config, v string) error {
 			n, err := strconv.Atoi(v)
 			if err != nil {
 				return fmt.Errorf("%q is no number", v)
 			}
-			*field(c) = n
+			set(c, n)
+			return nil
+		}
+	}
+	number := func(field func(*Config) *int) func(*Config, string) error {
+		return integer(func(c *Config, n int) { *field(c) = n })
+	}
+	boolean := func(set func(*Config, bool)) func(*Config, string) error {
+		return func(c *Config, v string) error {
+			on, err := strconv.ParseBool(v)
+			if err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			set(c, on)
 			return nil
 		}
 	}
@@ -64,34 +77,19 @@ func groups() []group {
 		{"Networks", []setting{
 			{"network", "QUORATE_NETWORKS", "network to serve and its upstream nodes, as `name[=url,url]`; without nodes the P-Chain is followed over the P2P network; repeatable (in the variable, separated by semicolons)", (*Config).addNetworks},
 			{"node-header", "QUORATE_NODE_HEADERS", "header of calls to the upstream nodes at a host, as `host=name:value`; repeatable (in the variable, separated by semicolons)", (*Config).addHeaders},
-			{"requests-per-second", "QUORATE_REQUESTS_PER_SECOND", "highest `number` of calls to a network's upstream nodes in a second; 0 for no limit", func(c *Config, v string) error {
-				n, err := strconv.Atoi(v)
-				if err != nil {
-					return fmt.Errorf("%q is no number", v)
-				}
-				c.forAll(func(network *Network) { network.RequestsPerSecond = n })
-				return nil
-			}},
-			{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "connect to validators at private addresses", func(c *Config, v string) error {
-				allow, err := strconv.ParseBool(v)
-				if err != nil {
-					return fmt.Errorf("%q is neither true nor false", v)
-				}
+			{"requests-per-second", "QUORATE_REQUESTS_PER_SECOND", "highest `number` of calls to a network's upstream nodes in a second; 0 for no limit", integer(func(c *Config, most int) {
+				c.forAll(func(n *Network) { n.RequestsPerSecond = most })
+			})},
+			{"allow-private-ips", "QUORATE_ALLOW_PRIVATE_IPS", "connect to validators at private addresses", boolean(func(c *Config, allow bool) {
 				c.forAll(func(n *Network) { n.AllowPrivateIPs = allow })
-				return nil
-			}},
+			})},
 			{"record", "QUORATE_RECORD", "`what` to index of the chains: l1 for what signing needs, primary for all but EVM chains, or all (default l1)", func(c *Config, v string) error {
 				c.forAll(func(n *Network) { n.Record = v })
 				return nil
 			}},
-			{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "`number` of messages to sign at a time before a client asks; 0 for none", func(c *Config, v string) error {
-				rounds, err := strconv.Atoi(v)
-				if err != nil {
-					return fmt.Errorf("%q is no number", v)
-				}
+			{"ahead-rounds", "QUORATE_AHEAD_ROUNDS", "`number` of messages to sign at a time before a client asks; 0 for none", integer(func(c *Config, rounds int) {
 				c.forAll(func(n *Network) { n.AheadRounds = &rounds })
-				return nil
-			}},
+			})},
 		}},
 		{"Listeners", []setting{
 			{"listen", "QUORATE_LISTEN", "public `address` to listen on", text(func(c *Config) *string { return &c.Listen })},
@@ -100,12 +98,7 @@ func groups() []group {
 			{"tls-key", "QUORATE_TLS_KEY", "`file` (PEM) with the certificate's key", text(func(c *Config) *string { return &c.TLS.Key })},
 			{"request-timeout", "QUORATE_REQUEST_TIMEOUT", "longest `time` for one request", duration(func(c *Config) *time.Duration { return &c.RequestTimeout })},
 			{"client-compat", "QUORATE_CLIENT_COMPAT", "`which` clients get answers in the form of generated clients: auto for those, on for all, or off", text(func(c *Config) *string { return &c.ClientCompat })},
-			{"admin", "QUORATE_ADMIN", "let operators change names and log levels, and write profiles, at /ext/admin of the private address", func(c *Config, v string) (err error) {
-				if c.NodeAPI.Admin, err = strconv.ParseBool(v); err != nil {
-					return fmt.Errorf("%q is neither true nor false", v)
-				}
-				return nil
-			}},
+			{"admin", "QUORATE_ADMIN", "let operators change names and log levels, and write profiles, at /ext/admin of the private address", boolean(func(c *Config, on bool) { c.NodeAPI.Admin = on })},
 		}},
 		{"Storage", []setting{
 			{"data-dir", "QUORATE_DATA_DIR", "`folder` for identities, address books and the embedded store", text(func(c *Config) *string { return &c.DataDir })},
@@ -118,8 +111,8 @@ func groups() []group {
 				c.Role = Role(v)
 				return nil
 			}},
-			{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "disk `space` for signed messages, such as 512MiB", func(c *Config, v string) error { return c.ArchiveLimit.parse(v) }},
-			{"memory-limit", "QUORATE_MEMORY_LIMIT", "`memory` to use, such as 512MiB", func(c *Config, v string) error { return c.MemoryLimit.parse(v) }},
+			{"archive-limit", "QUORATE_ARCHIVE_LIMIT", "disk `space` for signed messages, such as 512MiB", sized(func(c *Config) *Size { return &c.ArchiveLimit })},
+			{"memory-limit", "QUORATE_MEMORY_LIMIT", "`memory` to use, such as 512MiB", sized(func(c *Config) *Size { return &c.MemoryLimit })},
 		}},
 		{"Limits", []setting{
 			{"limits-body", "QUORATE_LIMITS_BODY", "largest `size` of a request's body", sized(func(c *Config) *Size { return &c.Limits.Body })},
@@ -147,12 +140,12 @@ func (c *Config) forAll(change func(*Network)) {
 	}
 }
 
-// addNetworks reads name[=url,url], several separated by semicolons. It replaces
-// the nodes that were known of a network. A name alone stands for node.PeersEndpoint.
+// addNetworks reads name[=url,url], several separated by semicolons. It replaces the nodes of a network that is configured
+// already. A name alone means node.PeersEndpoint.
 func (c *Config) addNetworks(text string) error {
 	for part := range strings.SplitSeq(text, ";") {
 		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if !ok && !strings.ContainsAny(name, "/:.@ ") { // which only URLs have
+		if !ok && !strings.ContainsAny(name, "/:.@ ") { // only URLs have these
 			urls = node.PeersEndpoint
 		}
 		if name == "" || urls == "" {

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxFile bounds a configuration file, in bytes.
+	// maxFile is the maximum size of a configuration file, in bytes.
 	maxFile = 1 << 20
-	// maxNodes, maxAliases and maxKeys bound its keys and values, aliases, and the keys
-	// of one map, the time and memory for whose duplicates grow with their square.
+	// maxNodes, maxAliases and maxKeys limit its keys and values, its aliases, and the keys
+	// of one map: the decoder compares each key of a map with all others.
 	maxNodes, maxAliases, maxKeys = 20_000, 100, 256
-	// maxMistakes bounds what is said of it.
+	// maxMistakes is the maximum number of mistakes that are reported.
 	maxMistakes = 20
 )
 
-// readFile reads a file that may be something else, or have no end.
+// readFile reads a configuration file. The path may name another file, for example one without an end.
 func readFile(path string) (content []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -31,8 +31,7 @@ func readFile(path string) (content []byte, err error) {
 	return content, err
 }
 
-// checkShape refuses what would take long to understand; what is no YAML it leaves to the
-// decoder.
+// checkShape returns an error if decoding would take long. It accepts what is no YAML, which the decoder refuses.
 func checkShape(content []byte) error {
 	var document yaml.Node
 	if yaml.Unmarshal(content, &document) != nil {

@@ -12,17 +12,17 @@ import (
 	"quorate/handlers/access"
 )
 
-// Surface is about who may use the public surface, and how.
+// Surface configures the access to the public address.
 type Surface struct {
-	// TLS makes the public surface HTTPS.
+	// TLS makes the public address HTTPS.
 	TLS TLS `yaml:"tls"`
-	// RateClasses are allowances by name: default is that of clients without a key.
+	// RateClasses are the classes of allowances by name. Clients without an API key have the class default.
 	RateClasses map[string]RateClass `yaml:"rate_classes"`
-	// TrustedProxies are address ranges whose ProxyHeader is believed.
+	// TrustedProxies are the address ranges of proxies whose ProxyHeader names the client.
 	TrustedProxies []string `yaml:"trusted_proxies"`
 	// ProxyHeader is X-Forwarded-For or Forwarded.
 	ProxyHeader string `yaml:"proxy_header"`
-	// CORSOrigins are web sites whose pages may call the service.
+	// CORSOrigins are the web origins whose pages may call the service.
 	CORSOrigins []string `yaml:"cors_origins"`
 	Limits      Limits   `yaml:"limits"`
 	Tracing     Tracing  `yaml:"tracing"`
@@ -41,33 +41,33 @@ type RateClass struct {
 	PerDay    int     `yaml:"per_day"`
 }
 
-// Limits bounds what clients of the public surface can take.
+// Limits limits the clients of the public address.
 type Limits struct {
-	// Body and Header are the most bytes of a request's body and of its headers.
+	// Body and Header are the maximum sizes of a request's body and of its headers.
 	Body   Size `yaml:"body"`
 	Header Size `yaml:"header"`
-	// HeaderTime and BodyTime are how long their arrival may take, Stall how long
-	// a client may take nothing of an answer.
+	// HeaderTime and BodyTime are the times in which they must arrive, Stall the time in which a client must read
+	// something of an answer.
 	HeaderTime time.Duration `yaml:"header_time"`
 	BodyTime   time.Duration `yaml:"body_time"`
 	Stall      time.Duration `yaml:"stall"`
-	// Connections bounds all, ConnectionsPerAddress those of one client address;
-	// 0 is no bound.
+	// Connections limits all connections, ConnectionsPerAddress those of one client IP address;
+	// 0 means no limit.
 	Connections           int `yaml:"connections"`
 	ConnectionsPerAddress int `yaml:"connections_per_address"`
-	// Rounds bounds the messages of a network that are signed at a time, RoundsPerClient those
-	// of one API key or client address; 0 is no bound.
+	// Rounds limits the messages of a network that are signed at a time, RoundsPerClient those
+	// of one API key or client IP address; 0 means no limit.
 	Rounds          int `yaml:"rounds"`
 	RoundsPerClient int `yaml:"rounds_per_client"`
 }
 
-// Tracing says where traces go; nowhere without OTLP.
+// Tracing configures traces. Without OTLP there are none.
 type Tracing struct {
 	// OTLP is the URL of a collector, such as http://127.0.0.1:4318.
 	OTLP string `yaml:"otlp"`
-	// Share of the requests, 0 to 1, of which traces are made.
+	// Share is the fraction of requests to trace, 0 to 1.
 	Share float64 `yaml:"share"`
-	// FollowClients lets clients that name a trace of theirs decide for it.
+	// FollowClients lets the traceparent header of a client decide whether its request is traced.
 	FollowClients bool `yaml:"follow_clients"`
 }
 
@@ -87,7 +87,7 @@ func surfaceDefaults() Surface {
 	}
 }
 
-// check tells wrong of each mistake, by the name of the key.
+// check reports each mistake to wrong.
 func (c *Surface) check(wrong func(format string, args ...any)) {
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		wrong("tls: cert and key belong together; name both files or none")
@@ -137,12 +137,12 @@ func (c *Surface) check(wrong func(format string, args ...any)) {
 	}
 }
 
-// Class is the allowance.
+// Class returns the class for package access.
 func (c RateClass) Class() access.Class {
 	return access.Class{PerSecond: c.PerSecond, Burst: c.Burst, PerDay: c.PerDay}
 }
 
-// ParsePrefixes reads ranges, or single addresses.
+// ParsePrefixes parses address ranges and single addresses.
 func ParsePrefixes(texts []string) ([]netip.Prefix, error) {
 	prefixes := make([]netip.Prefix, len(texts))
 	for i, text := range texts {
@@ -159,7 +159,7 @@ func ParsePrefixes(texts []string) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// Scheme is that of the public surface's URLs.
+// Scheme returns the scheme of the public address's URLs.
 func (c *Surface) Scheme() string {
 	if c.TLS.Cert != "" {
 		return "https"

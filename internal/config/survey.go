@@ -15,23 +15,22 @@ import (
 	"quorate/internal/suggest"
 )
 
-// Survey is how a configuration came about.
+// Survey is a configuration with the origins of its values and its mistakes.
 type Survey struct {
-	// Config is what was given, over the defaults. It is fit for use if there are no problems.
+	// Config is the configuration. It can be used if there are no problems.
 	Config Config
-	// origins of keys that are not as the defaults have them: file:line, or the name
-	// of a variable or flag.
+	// origins are the origins of values that are not defaults: file:line, or the name of a variable or flag.
 	origins map[string]string
-	// Problems are all that is wrong; a problem begins with the key, if it is one's. Hint
-	// is what to do about the first of them, often empty.
+	// Problems are all mistakes. A mistake in one key begins with that key. Hint says what to do about the first mistake;
+	// it is often empty.
 	Problems []error
 	Hint     string
-	// file is what was read and lines where in it keys are.
+	// file is the path of the configuration file, and lines has the lines of its keys.
 	file  string
 	lines map[string]int
 }
 
-// apply lets a source change the configuration and notes which keys it did change.
+// apply changes the configuration and notes the origin of the keys that change.
 func (s *Survey) apply(origin string, change func(*Config) error) error {
 	before := flatten(s.Config)
 	if err := change(&s.Config); err != nil {
@@ -45,7 +44,7 @@ func (s *Survey) apply(origin string, change func(*Config) error) error {
 	return nil
 }
 
-// Wrong notes a problem, without what may be a secret of it. The hint may be empty.
+// Wrong adds a problem, without secrets. The hint may be empty.
 func (s *Survey) Wrong(hint string, err error) {
 	if len(s.Problems) == 0 {
 		s.Hint = hint
@@ -53,15 +52,14 @@ func (s *Survey) Wrong(hint string, err error) {
 	s.Problems = append(s.Problems, Redacted(err))
 }
 
-// CheckFiles looks into the files that the configuration names.
+// CheckFiles adds the problems of the files that the configuration names.
 func (s *Survey) CheckFiles() {
 	for _, err := range s.Config.fileProblems() {
 		s.Wrong("", err)
 	}
 }
 
-// Placed are the lines of all problems, each with file and line of the key that it is
-// about, if a file has it.
+// Placed yields the lines of all problems. Each begins with file and line of its key, if the file has the key.
 func (s *Survey) Placed() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, problem := range s.Problems {
@@ -77,7 +75,7 @@ func (s *Survey) Placed() iter.Seq[string] {
 	}
 }
 
-// Value is what a key has.
+// Value is the value of a key.
 type Value struct {
 	Key string
 	// Text is the value without secrets, empty for an empty one.
@@ -86,7 +84,7 @@ type Value struct {
 	Origin string
 }
 
-// Values are those of all keys, by key, with what stands for what is left out.
+// Values returns the values of all keys, defaults included, sorted by key.
 func (s *Survey) Values() []Value {
 	given := flatten(s.Config)
 	whole := flatten(complete(s.Config))
@@ -101,8 +99,8 @@ func (s *Survey) Values() []Value {
 	return all
 }
 
-// place is where the file has the key that a problem begins with, as file:line, empty
-// if the file does not say anything of it.
+// place returns file and line of the key that a problem begins with, else of the nearest key above it. It returns an
+// empty text if the file has neither.
 func (s *Survey) place(problem string) string {
 	key, _, _ := strings.Cut(problem, ": ")
 	key, _, _ = strings.Cut(key, " ")
@@ -119,7 +117,7 @@ func (s *Survey) place(problem string) string {
 	return ""
 }
 
-// Read puts the configuration together, with all that is wrong with it.
+// Read reads the configuration file that flags name, the environment and the flags.
 func Read(flags *pflag.FlagSet, environ []string) *Survey {
 	s := &Survey{Config: Default(), origins: make(map[string]string)}
 	if path, _ := flags.GetString("config"); path != "" {
@@ -197,13 +195,13 @@ func (s *Survey) readFile(path string) {
 		line, given := s.lines[key]
 		if given {
 			s.origins[key] = path + ":" + strconv.Itoa(line)
-		} else if before[key] != value { // within something that is written otherwise
+		} else if before[key] != value { // the file has it in another form, for example merged
 			s.origins[key] = path
 		}
 	}
 }
 
-// decode sets the configuration to that of a document, as far as it fits.
+// decode decodes what fits of a document and adds the mistakes in the rest.
 func (s *Survey) decode(document *yaml.Node, hint string) error {
 	mistakes := typeMistakes(document)
 	for i, mistake := range mistakes {
@@ -215,7 +213,7 @@ func (s *Survey) decode(document *yaml.Node, hint string) error {
 	}
 	err := document.Decode(&s.Config)
 	if len(mistakes) > 0 {
-		return nil // they are the reason
+		return nil // which explain err
 	}
 	return err
 }

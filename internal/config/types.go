@@ -14,8 +14,8 @@ import (
 	"quorate/internal/suggest"
 )
 
-// typeMistakes returns what of a document does not fit Config: unknown keys and values of another type. Each error begins
-// with the key, as flatten names it.
+// typeMistakes returns an error for each unknown key and each value of a wrong type. It begins with the key, as flatten
+// names it.
 func typeMistakes(document *yaml.Node) []error {
 	c := checker{budget: maxNodes}
 	c.check(document, reflect.TypeFor[Config](), "")

@@ -216,16 +216,35 @@ func New(o Options) (*Client, error) {
 func ParseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		shown, _, _ := strings.Cut(text, "?") // a token may follow
-		if i := strings.LastIndex(shown, "@"); i >= 0 {
-			shown = "***" + shown[i:] // a password may precede
-		}
-		return nil, fmt.Errorf("node %q is not a URL like http://127.0.0.1:9650", shown)
+		return nil, fmt.Errorf("node %q is not a URL like http://127.0.0.1:9650", maskText(text))
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	u.RawPath = ""
 	u.Fragment = ""
 	return u, nil
+}
+
+// maskText returns a text that should have been a URL, without what may be secret. Passwords may contain what ends them
+// in a URL.
+func maskText(text string) string {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if ok {
+		scheme += "://"
+	} else {
+		scheme, rest = "", text
+	}
+	end := strings.IndexAny(rest+"/", "/?#")
+	host, path := rest[:end], rest[end:]
+	if strings.Contains(path, "@") {
+		return scheme + "***"
+	}
+	if i := strings.LastIndex(host, "@"); i >= 0 {
+		host = "***" + host[i:]
+	}
+	if i := strings.IndexAny(path, "?#"); i >= 0 {
+		path = path[:i]
+	}
+	return scheme + host + MaskPath(path)
 }
 
 // Close closes idle connections.

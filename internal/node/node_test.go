@@ -139,8 +139,17 @@ func TestEndpointsMustBeURLs(t *testing.T) {
 	}
 	_, err := New(Options{})
 	require.Error(t, err)
-	_, err = ParseEndpoint("ftp://user:hunter2@node:9650?token=hunter3")
-	require.EqualError(t, err, `node "***@node:9650" is not a URL like http://127.0.0.1:9650`)
+	for text, shown := range map[string]string{
+		"ftp://user:hunter2@node:9650?token=hunter3": "ftp://***@node:9650",
+		"wss://node/v2/hunter2":                      "wss://node/***/***",
+		"wss://user:hunter2@node/v2/hunter2#hunter3": "wss://***@node/***/***",
+		"wss://user:hunt/er2@node":                   "wss://***",
+		"wss://node/hunter2@hunter3":                 "wss://***",
+		"node:9650/ext/hunter2":                      "node:9650/ext/***",
+	} {
+		_, err = ParseEndpoint(text)
+		require.EqualError(t, err, `node "`+shown+`" is not a URL like http://127.0.0.1:9650`)
+	}
 }
 
 func TestPathAndQueryOfTheEndpointAreKept(t *testing.T) {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -24,7 +25,7 @@ func (n *networks) status() []console.Network {
 			v.NetworkID, v.Peers = o.ID, o.Peers.ConnectedCount()
 			err := o.Ready()
 			if v.Ready = err == nil; err != nil {
-				v.Reason = err.Error()
+				v.Reason = publicReason(err)
 			} else if err := o.Degraded(); err != nil {
 				v.Degraded = err.Error()
 			}
@@ -39,6 +40,14 @@ func (n *networks) status() []console.Network {
 		all = append(all, v)
 	}
 	return all
+}
+
+// publicReason returns why a network is not ready, without what only operators may see.
+func publicReason(err error) string {
+	if hidden, ok := errors.AsType[*network.CauseError](err); ok {
+		return hidden.Public + "; its operator finds the reason at /readyz"
+	}
+	return err.Error()
 }
 
 // subnets returns the largest subnets of a network and those of health_subnets, and the number of all subnets.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,4 +38,12 @@ func TestConsoleNamesAliases(t *testing.T) {
 	n = &networks{process: &process{}, names: []string{"fuji", "mainnet"}}
 	require.Equal(t, []string{"testnet"}, n.aliases("fuji"))
 	require.Empty(t, n.aliases("mainnet"))
+}
+
+// The console is public: it says that a network is not ready, but not what an upstream node answered.
+func TestConsoleHidesCauses(t *testing.T) {
+	hidden := &network.CauseError{Public: "the validators are not known", Cause: errors.New("http://10.0.0.7:9650: refused")}
+	require.Equal(t, "the validators are not known: http://10.0.0.7:9650: refused", hidden.Error(), "for operators")
+	require.Equal(t, "the validators are not known; its operator finds the reason at /readyz", publicReason(hidden))
+	require.Equal(t, network.ErrNoHeight.Error(), publicReason(network.ErrNoHeight))
 }

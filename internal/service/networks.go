@@ -118,7 +118,7 @@ func (n *networks) start(ctx context.Context, s *surface, stop context.CancelCau
 	}
 }
 
-// tellFollowing tells how far the P-Chains are that are followed without a node, until ctx ends.
+// tellFollowing calls Options.Following for each P-Chain that is followed without a node, until ctx ends.
 func (n *networks) tellFollowing(ctx context.Context) {
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
@@ -296,7 +296,7 @@ func (n *networks) open(opened *network.Network, on *surface) error {
 	return n.update(e, s)
 }
 
-// refresh makes available to requests what of a network has become readable since it opened.
+// refresh makes indexes available to requests that have become readable since the network opened.
 func (n *networks) refresh(name string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -308,7 +308,7 @@ func (n *networks) refresh(name string) error {
 	return n.update(e, &s)
 }
 
-// update sets the state of an open network, with what can be read of it. Requires mu.
+// update sets the state of an open network, with its readable indexes. Requires mu.
 func (n *networks) update(e *entry, s *entryState) error {
 	if d, ok := s.network.Data(); ok {
 		s.data = &d

@@ -239,7 +239,7 @@ func refuseOtherRoles(r config.Role) echo.MiddlewareFunc {
 			case signs && !r.Signs():
 				return apierr.Unavailable(nil, "this replica has the role %s and signs nothing; ask one with the role sign or all", r)
 			case reads && !r.Answers():
-				return apierr.Unavailable(nil, "this replica has the role %s and answers no such question; ask one with the role api or all", r)
+				return apierr.Unavailable(nil, "this replica has the role %s and does not serve this operation; ask one with the role api or all", r)
 			}
 			return next(c)
 		}

@@ -28,7 +28,7 @@ let leave = () => {};
 
 function show(focus) {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const page = path in PAGES ? path : "overview";
+  const page = Object.hasOwn(PAGES, path) ? path : "overview";
   const [title, fill, below = page] = PAGES[page];
   leave();
   main.replaceChildren(h("h1", {}, title));

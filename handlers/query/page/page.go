@@ -32,6 +32,9 @@ const (
 	macSize    = 16
 )
 
+// KeyRow is the partition of the row of a shared store that has the key of tokens.
+const KeyRow = "page_key"
+
 // List identifies a list. Tokens are valid for lists with the same operation and filters.
 type List struct {
 	// Key authenticates tokens. All replicas of a service need the same one.

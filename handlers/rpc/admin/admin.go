@@ -19,6 +19,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/perms"
 	"github.com/ava-labs/avalanchego/utils/profiler"
 
+	"quorate/handlers/query/page"
 	"quorate/internal/store"
 )
 
@@ -227,7 +228,7 @@ func (s *Service) GetConfig(_ *http.Request, _ *struct{}, reply *map[string]stri
 }
 
 // DbGet answers admin.dbGet: the value of a row of the store, by the embedded engine's key. A missing row is part of
-// the reply, not an error.
+// the reply, not an error. Rows with secrets are missing.
 //
 //nolint:staticcheck // the method's external name, dbGet, is derived from it
 func (s *Service) DbGet(r *http.Request, args *DBGetArgs, reply *DBGetReply) error {
@@ -237,7 +238,7 @@ func (s *Service) DbGet(r *http.Request, args *DBGetArgs, reply *DBGetReply) err
 	}
 	reply.ErrorCode = rpcdbpb.Error_ERROR_NOT_FOUND
 	family, pk, ok := store.ParseKey(key)
-	if !ok || s.o.Store == nil {
+	if !ok || s.o.Store == nil || secret(family, pk) {
 		return nil
 	}
 	values, err := s.o.Store.Get(r.Context(), family, []store.PK{pk})
@@ -253,6 +254,11 @@ func (s *Service) DbGet(r *http.Request, args *DBGetArgs, reply *DBGetReply) err
 	reply.ErrorCode = rpcdbpb.Error_ERROR_UNSPECIFIED
 	reply.Value, err = formatting.Encode(formatting.HexNC, values[0])
 	return err
+}
+
+// secret reports whether the value of a row is a secret: the secret of webhooks of an owner, or the key of page tokens.
+func secret(family store.Family, pk store.PK) bool {
+	return family == store.FamilyWebhookSecret || family == store.FamilyMeta && string(pk.P) == page.KeyRow
 }
 
 // LoadVMs answers admin.loadVMs: it never finds new ones.

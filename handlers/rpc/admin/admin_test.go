@@ -1,12 +1,14 @@
 package admin_test
 
 import (
+	"encoding/hex"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"quorate/handlers/apitest"
+	"quorate/handlers/query/page"
 	"quorate/handlers/rpc"
 	"quorate/handlers/rpc/admin"
 	"quorate/internal/store"
@@ -44,6 +46,13 @@ func TestDBGet(t *testing.T) {
 		{`{"key":5}`, "couldn't unmarshal an argument. Ensure arguments are valid and properly formatted. See documentation for example calls"},
 	} {
 		require.Equal(t, test.want, call(t, admin.Options{Store: s}, "dbGet", test.params), test.params)
+	}
+	var secrets store.Batch
+	secrets.Put(store.FamilyWebhookSecret, store.PK{P: []byte("owner")}, []byte("secret"))
+	secrets.Put(store.FamilyMeta, store.PK{P: []byte(page.KeyRow)}, []byte("secret"))
+	require.NoError(t, s.Commit(t.Context(), &secrets))
+	for _, key := range []string{"53" + hex.EncodeToString([]byte("owner")), "01" + hex.EncodeToString([]byte(page.KeyRow))} {
+		require.Equal(t, absent, call(t, admin.Options{Store: s}, "dbGet", `{"key":"0x`+key+`00"}`), "a secret")
 	}
 	require.Equal(t, absent, call(t, admin.Options{}, "dbGet", `{"key":"0x02610101010200"}`), "without a store")
 	require.NoError(t, s.Close())

@@ -90,7 +90,7 @@ func (w *aheadWork) run(ctx context.Context) error {
 func (w *aheadWork) sent(m node.SentMessage) {
 	message, err := warp.ParseUnsignedMessage(m.Message)
 	if err != nil || message.NetworkID != w.networkID {
-		w.log.Warn("an EVM chain tells of a message that is none of this network's", slog.Uint64("block", m.Block), slog.Any("error", err))
+		w.log.Warn("an EVM chain reported a message that does not belong to this network", slog.Uint64("block", m.Block), slog.Any("error", err))
 		return
 	}
 	w.queue.Offer(ahead.Job{ID: message.ID(), Request: func(context.Context) (aggregator.Request, error) {

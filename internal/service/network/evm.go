@@ -439,7 +439,7 @@ func (r *evmIndexes) describe(ctx context.Context, id ids.ID) (*handler.Descript
 func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	lost := func(err error) {
 		if err != nil {
-			r.log.Error("an EVM chain is not recorded any more", slog.String("chain", e.name), slog.Any("error", err))
+			r.log.Error("an EVM chain is not indexed any more", slog.String("chain", e.name), slog.Any("error", err))
 		}
 	}
 	var running sync.WaitGroup

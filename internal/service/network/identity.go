@@ -17,14 +17,14 @@ import (
 	"quorate/internal/store"
 )
 
-// OtherNetworkError reports that the node is on another network than the one that the store has data of.
-type OtherNetworkError struct {
+// otherNetworkError reports that the node is on another network than the one that the store has data of.
+type otherNetworkError struct {
 	// Found says what differs, Do what the operator can do.
 	Found, Do string
 }
 
 // Error implements error.
-func (e *OtherNetworkError) Error() string { return e.Found + "; " + e.Do }
+func (e *otherNetworkError) Error() string { return e.Found + "; " + e.Do }
 
 // identityPeriod is the time between two checks of the identity.
 const identityPeriod = 20 * time.Second
@@ -39,13 +39,13 @@ type identity struct {
 	place string // of the store, for the operator
 }
 
-// watch checks the identity until ctx ends. It returns an *OtherNetworkError once the node is on another network.
+// watch checks the identity until ctx ends. It returns an *otherNetworkError once the node is on another network.
 func (i *identity) watch(ctx context.Context, log *slog.Logger) error {
 	ticker := time.NewTicker(identityPeriod)
 	defer ticker.Stop()
 	for {
 		err := i.check(ctx)
-		var other *OtherNetworkError
+		var other *otherNetworkError
 		switch {
 		case errors.As(err, &other):
 			return err
@@ -60,7 +60,7 @@ func (i *identity) watch(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// check returns an *OtherNetworkError if the node is on another network. A node that does not answer, or that lacks
+// check returns an *otherNetworkError if the node is on another network. A node that does not answer, or that lacks
 // the blocks, is no such sign. Other errors are the store's.
 func (i *identity) check(ctx context.Context) error {
 	id, err := i.node.NetworkID(ctx)
@@ -98,7 +98,7 @@ func (i *identity) check(ctx context.Context) error {
 	return nil
 }
 
-func (i *identity) other(found, do string) error { return &OtherNetworkError{found, do} }
+func (i *identity) other(found, do string) error { return &otherNetworkError{found, do} }
 
 // next returns the first two blocks and the last one, of which some may be stored. It returns nil if the node does not
 // answer.

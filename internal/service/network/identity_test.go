@@ -56,7 +56,7 @@ func TestNodeIsReplacedDuringACheck(t *testing.T) {
 		if err == nil {
 			err = i.check(t.Context())
 		}
-		var other *OtherNetworkError
+		var other *otherNetworkError
 		require.ErrorAs(t, err, &other, replaceAt)
 	}
 }

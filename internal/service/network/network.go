@@ -487,15 +487,19 @@ func (n *Network) Follows(blockchainID ids.ID) bool {
 	return n.evm != nil && n.evm.follows(blockchainID)
 }
 
-// Ready returns nil if requests can be expected to succeed, else the reason. Validators matter only to processes that
-// sign.
+// Ready returns nil if requests can be expected to succeed, else the reason, which may be a *CauseError. Validators matter
+// only to processes that sign.
 func (n *Network) Ready() error {
 	if !n.role.Signs() {
 		return nil
 	}
 	height, ok := n.Resolver.LastHeight()
 	if !ok && n.peerNode != nil {
-		return n.peerNode.Ready()
+		err := n.peerNode.Ready()
+		if err != nil && n.peerNode.Status().Err != nil {
+			return &CauseError{"the P-Chain is not executed to its tip", err}
+		}
+		return err
 	}
 	if !ok {
 		return ErrNoHeight
@@ -504,10 +508,23 @@ func (n *Network) Ready() error {
 	defer cancel()
 	set, err := n.Resolver.Set(ctx, constants.PrimaryNetworkID, height)
 	if err != nil {
-		return fmt.Errorf("the validators at P-Chain height %d are not known: %w", height, err)
+		return &CauseError{fmt.Sprintf("the validators at P-Chain height %d are not known", height), err}
 	}
 	return n.ready(set, "primary network")
 }
+
+// CauseError is an error whose cause only operators may see: it may name upstream nodes and files.
+type CauseError struct {
+	// Public is the text without the cause.
+	Public string
+	Cause  error
+}
+
+// Error implements error.
+func (e *CauseError) Error() string { return e.Public + ": " + e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *CauseError) Unwrap() error { return e.Cause }
 
 // Degraded returns what fails although requests can be expected to succeed; nil if nothing does.
 func (n *Network) Degraded() error {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoHeight reports that no upstream node has reported the P-Chain height.
-var ErrNoHeight = errors.New("the node does not tell the current P-Chain height")
+var ErrNoHeight = errors.New("the node does not report the current P-Chain height")
 
 // firstLook bounds the time for which signing waits for what it does not need.
 const firstLook = 2 * time.Second

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,10 +21,7 @@ import (
 
 // addAdmin adds the admin API if it is enabled.
 func addAdmin(a *API) error {
-	names, err := loadNames(a, filepath.Join(a.dir, "aliases.json"))
-	if err != nil {
-		return err
-	}
+	names := loadNames(a, filepath.Join(a.dir, "aliases.json"))
 	if !a.config.Admin {
 		return nil
 	}
@@ -39,6 +37,8 @@ func addAdmin(a *API) error {
 type names struct {
 	api  *API
 	file string
+	// unread is why the file could not be read; nil if it was. No alias is added then, because that would replace the file.
+	unread error
 
 	mu    sync.Mutex
 	given []alias // guarded by mu; in order
@@ -55,18 +55,20 @@ type alias struct {
 // maxNames is the maximum number of aliases, each of at most 512 bytes.
 const maxNames = 4096
 
-// loadNames adds the aliases in a file.
-func loadNames(a *API, file string) (*names, error) {
+// loadNames adds the aliases in a file. Without them the network is served all the same.
+func loadNames(a *API, file string) *names {
 	n := &names{api: a, file: file}
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return n, nil
+		return n
 	}
 	if err == nil {
 		err = json.Unmarshal(content, &n.given)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the aliases in %s: %w; correct the file or remove it", file, err)
+		n.given, n.unread = nil, fmt.Errorf("reading the aliases in %s: %w; correct the file or remove it, then restart", file, err)
+		a.log.Error("the aliases that an operator added are missing", slog.Any("error", n.unread))
+		return n
 	}
 	for _, one := range n.given {
 		if err := n.apply(one); err != nil {
@@ -74,7 +76,7 @@ func loadNames(a *API, file string) (*names, error) {
 			a.log.Warn("an alias that was given before is taken", "alias", one.Alias, "error", err)
 		}
 	}
-	return n, nil
+	return n
 }
 
 func (n *names) apply(one alias) error {
@@ -99,6 +101,9 @@ func (n *names) lead(base, name string) error {
 func (n *names) give(one alias) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.unread != nil {
+		return n.unread
+	}
 	if len(n.given) >= maxNames {
 		return fmt.Errorf("there are %d aliases already", len(n.given))
 	}

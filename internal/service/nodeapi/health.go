@@ -201,7 +201,7 @@ func (c *checks) forwarded(ctx context.Context, name string) (any, error) {
 		height, err = c.api.network.Node.EVMHeight(ctx, node.CChainRPC)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the chain is the nodes' to answer for: %w", err)
+		return nil, fmt.Errorf("the chain is not indexed, and asking its nodes failed: %w", err)
 	}
 	return chainReport{State: "not recorded", LastAcceptedHeight: &height}, nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/rpc"
-	"quorate/internal/node"
 	"quorate/internal/service/network"
 )
 
@@ -49,14 +48,5 @@ func (a *API) addL1(id ids.ID, l1 network.L1API) error {
 	if l1.Proposer == nil {
 		return err
 	}
-	return errors.Join(err, a.addUpstream(chainBase(id), "/proposervm", l1.Proposer))
-}
-
-// addUpstream forwards all calls of an endpoint to a client with an empty path.
-func (a *API) addUpstream(base, endpoint string, client *node.Client) error {
-	h, err := a.handler("", rpc.Endpoint{Upstream: client})
-	if err != nil {
-		return err
-	}
-	return a.add(base, endpoint, h)
+	return errors.Join(err, a.addService(chainBase(id), "/proposervm", "", rpc.Endpoint{Upstream: l1.Proposer}))
 }

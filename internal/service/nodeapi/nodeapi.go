@@ -152,7 +152,7 @@ func (a *API) add(base, endpoint string, h http.Handler) error {
 }
 
 // addService does what add does for JSON-RPC. If path is not empty, it forwards methods that no service has to path on
-// the upstream nodes.
+// the upstream nodes; e.Upstream replaces them, also with an empty path.
 func (a *API) addService(base, endpoint, path string, e rpc.Endpoint) error {
 	h, err := a.handler(path, e)
 	if err != nil {

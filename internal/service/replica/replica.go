@@ -45,7 +45,7 @@ func Upgrade(ctx context.Context, s store.Store, r config.Role, leases *lease.Le
 			return err
 		}
 		if !reported {
-			log.Warn("the store has no records of this version yet; waiting for a replica that records (role ingest or all)", slog.Any("error", err))
+			log.Warn("the store has no index of this version yet; waiting for a process that indexes (role ingest or all)", slog.Any("error", err))
 			reported = true
 		}
 		select {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"quorate/handlers/query/page"
 	"quorate/internal/store"
 )
 
@@ -26,19 +27,16 @@ func pageKey(dataDir string) ([]byte, error) {
 	key = make([]byte, size)
 	_, _ = rand.Read(key) // never fails
 	if err := os.WriteFile(path, key, 0o600); err != nil {
-		return nil, fmt.Errorf("keeping the key of page tokens: %w", err)
+		return nil, fmt.Errorf("storing the key of page tokens: %w", err)
 	}
 	return key, nil
 }
-
-// keyOfPages is the name of the key that seals page tokens in a shared store.
-const keyOfPages = "page_key"
 
 // sharedPageKey returns the key that seals page tokens for all processes that share a store, and creates it if there
 // is none.
 func sharedPageKey(ctx context.Context, s store.Store) ([]byte, error) {
 	const size = 32
-	row := store.PK{P: []byte(keyOfPages)}
+	row := store.PK{P: []byte(page.KeyRow)}
 	for {
 		values, err := s.Get(ctx, store.FamilyMeta, []store.PK{row})
 		if err != nil {
@@ -54,9 +52,9 @@ func sharedPageKey(ctx context.Context, s store.Store) ([]byte, error) {
 		_, _ = rand.Read(key) // never fails
 		var batch store.Batch
 		batch.Put(store.FamilyMeta, row, key)
-		batch.Move(keyOfPages, store.Cursor{}, store.Cursor{Epoch: 1})
+		batch.Move(page.KeyRow, store.Cursor{}, store.Cursor{Epoch: 1})
 		if err := s.Commit(ctx, &batch); err != nil && !errors.Is(err, store.ErrFenced) {
-			return nil, fmt.Errorf("keeping the key of page tokens: %w", err)
+			return nil, fmt.Errorf("storing the key of page tokens: %w", err)
 		}
 	}
 }
