@@ -37,8 +37,8 @@ replicas apply changes within seconds.
   quorate keys revoke explorer
   quorate keys list --store postgres://quorate@db/quorate
 
-The configuration lists classes under rate_classes. The service ignores API keys of
-clients until the first key has been created.`,
+The configuration lists classes under rate_classes. Until the first key is created, the
+service ignores API keys that clients send.`,
 	}
 	cmd.AddCommand(newKeysAdd(), newKeysList(), newKeysRevoke())
 	return cmd
