@@ -111,7 +111,7 @@ func readIndexStatus(ctx context.Context, client *http.Client, server string) (s
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&status)
 	if err != nil || response.StatusCode != http.StatusOK {
 		return status, &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d and no index", response.StatusCode),
-			hint: fmt.Sprintf("Is %s the private address of a quorate server?", server)}
+			hint: fmt.Sprintf("Check that %s is the private address of a quorate server.", server)}
 	}
 	return status, nil
 }

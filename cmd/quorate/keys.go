@@ -73,7 +73,7 @@ func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b
 // withKeys calls f with the API keys of the service that c configures.
 func withKeys(ctx context.Context, c config.Config, f func(keyBook) error) error {
 	if c.Store == "" {
-		return keyFailure(f(bookInFolder{c.KeyFile()}), "Is --data-dir writable, and does its disk have room?")
+		return keyFailure(f(bookInFolder{c.KeyFile()}), "Check that --data-dir is writable and its disk has room.")
 	}
 	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
 		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")

@@ -164,7 +164,7 @@ func (f *measureFlags) run(cmd *cobra.Command) error {
 	report, err := measure.Run(cmd.Context(), o)
 	end()
 	if report == nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("measuring: %w", err), hint: "Is the node healthy and synchronised? --log-level info shows what happens."}
+		return &exitError{code: exitFailed, err: fmt.Errorf("measuring: %w", err), hint: "Check that the node is healthy and synchronised; --log-level info shows what happens."}
 	}
 	report.Version = version
 	if err := f.print(cmd, report); err != nil {
@@ -207,7 +207,7 @@ func (f *measureFlags) find(ctx context.Context, cmd *cobra.Command, n *network.
 	if err != nil {
 		closeChain()
 		return nil, &exitError{code: exitFailed, err: fmt.Errorf("finding the chain and its subnet: %w", err),
-			hint: "Does the node serve this chain? If not, name its Ethereum API with --rpc."}
+			hint: "If the node does not serve this chain, name the chain's Ethereum API with --rpc."}
 	}
 	return closeChain, nil
 }
@@ -302,7 +302,7 @@ func (f *measureFlags) runCompare(cmd *cobra.Command, files []string) error {
 // conclude returns the error that ends the command. failed is why the run ended early.
 func conclude(report *measure.Report, failed error) error {
 	if failed != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("measuring ended early: %w", failed), hint: "What was measured is printed. Is the node healthy?"}
+		return &exitError{code: exitFailed, err: fmt.Errorf("measuring ended early: %w", failed), hint: "The report has the rounds until then. Check that the node is healthy."}
 	}
 	if q := report.Subnet.Quorum(aggregator.DefaultQuorumPercentage); q == nil || q.Reached == 0 {
 		return &exitError{code: exitNegative, err: fmt.Errorf("no round reached %d%% of the weight", aggregator.DefaultQuorumPercentage),

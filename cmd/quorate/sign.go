@@ -223,9 +223,9 @@ func (f signFlags) failedThere(err error) error {
 		if ok {
 			err = errors.New(failed.Message)
 		}
-		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
+		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("Check that %s is the public address of a quorate server.", f.server)}
 	case !ok:
-		return &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
+		return &exitError{code: exitFailed, err: err, hint: "Check that the server runs. Start one with: quorate serve, or quorate dev"}
 	case failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound:
 		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")
 	}
@@ -386,7 +386,7 @@ func (f nodeFlags) open(ctx context.Context, cmd *cobra.Command, chains []config
 	}
 	n, err := network.New(client, id, o)
 	if err != nil {
-		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Is --data-dir writable? Leave it out to use a new identity."}
+		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Check that --data-dir is writable, or leave it out to use a new identity."}
 	}
 	// The rest of the time is the round's, which says why validators are not connected.
 	connect := 10 * time.Second
