@@ -72,7 +72,7 @@ vulndb: ## renew the copy of the vulnerability database (FROM=a clone of github.
 bench: ## run the short benchmarks; bench/README.md explains each
 	go -C bench run ./blsbatch
 
-bench-short: ## measure for about nine minutes, write docs/benchmarks.md and docs/report
+bench-short: ## measure for about ten minutes, write docs/benchmarks.md and docs/report
 	go -C bench run ./report
 
 soak: ## keep the service busy for half an hour while what it depends on fails; writes docs/soak.md

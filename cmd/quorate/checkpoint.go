@@ -34,9 +34,9 @@ the P-Chain without a node exports it; another one begins with it and starts in 
   quorate checkpoint show mainnet.checkpoint
 
 To begin with it, set networks.NAME.checkpoint to the file and checkpoint_hash to its hash.
-The state decides whose signatures count, and nothing in the blocks proves it. So take the
-hash from a source that you trust, better from two: services that executed the same blocks
-print the same hash for the same height.`,
+The service trusts this state, because no block contains a hash of it. Take the hash from a
+source that you trust, better from two: services that executed the same blocks print the same
+hash for the same height.`,
 	}
 	cmd.AddCommand(newCheckpointExport(), newCheckpointShow())
 	return cmd
@@ -49,11 +49,11 @@ func newCheckpointExport() *cobra.Command {
 		Use:   "export FILE",
 		Short: "Export the state of the P-Chain from a running service",
 		Long: `Export the state of the P-Chain from a running service that follows it without a node, at
-the last executed block. The service goes on meanwhile.
+the last executed block. The service continues to run.
 
-With --height the command waits until the P-Chain has that height, so that several
+With --height, the command waits until the P-Chain has that height, so that several
 services can export the same state. If the block at that height is a proposal, the
-checkpoint is of the block that decides about it, one above.
+checkpoint is of the next block, which decides the proposal.
 
   quorate checkpoint export mainnet.checkpoint
   quorate checkpoint export --network mainnet --height 25000000 mainnet.checkpoint
@@ -120,7 +120,7 @@ func newCheckpointShow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show FILE",
 		Short: "Show and verify a checkpoint file",
-		Long: `Show what a checkpoint file is of, and its hash. This reads the whole file.
+		Long: `Show the network, height and hash of a checkpoint file. This reads the whole file.
 
   quorate checkpoint show mainnet.checkpoint
 

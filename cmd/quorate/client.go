@@ -21,7 +21,7 @@ func askServer(ctx context.Context, client *http.Client, method, url string) (*h
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, &exitError{code: exitFailed, err: err, hint: "Is the service running? --server is its private address."}
+		return nil, &exitError{code: exitFailed, err: err, hint: "Check that the service runs and that --server is its private address."}
 	}
 	return response, nil
 }

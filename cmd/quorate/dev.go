@@ -40,11 +40,11 @@ func newDev() *cobra.Command {
 		Use:   "dev",
 		Short: "Start a simulated network and the service on it",
 		Long: `Start a simulated Avalanche network in this process and serve it. This needs no
-installation and no configuration. The validators are real endpoints of the
-peer-to-peer protocol on this machine and sign with real BLS keys.
+installation and no configuration. The validators speak the peer-to-peer protocol over
+loopback connections and sign with BLS keys.
 
-The network is served as local, and also as fuji, because the official clients of the
-Data API know no other names than mainnet and fuji.
+The service names the network local, and also fuji, because the official clients of the
+Data API know only the names mainnet and fuji.
 
   quorate dev
   quorate dev --validators 1000 --faults 0.2 --latency 40ms

@@ -24,9 +24,9 @@ func newDoctor() *cobra.Command {
 		Short: "Examine whether a configuration can work",
 		Long: `Examine the configuration that serve would use with the same file, environment and flags:
 the machine's limits, the store, what each node offers and how far back, clocks, versions and
-upgrades, and how much of the validators' weight can be connected. A service may run
-meanwhile. Nothing is created or changed; the connections to validators use an identity that
-is made for this command, so nodes that admit known nodes only do not count.
+upgrades, and how much of the validators' weight can be connected. A service may run at the
+same time. The command creates and changes nothing. It connects to validators with a temporary
+identity, so it cannot connect to validators that accept only known nodes.
 
   quorate doctor --network fuji=http://127.0.0.1:9650
   quorate doctor --config quorate.yaml

@@ -33,7 +33,7 @@ func TestHealth(t *testing.T) {
 	server.Close()
 	code, _, errOut = quorate(t, "", "health")
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errOut, "Is the service running?")
+	require.Contains(t, errOut, "Check that the service runs")
 	for address, want := range map[string]string{"": "http://127.0.0.1:8081", "0.0.0.0:9": "http://127.0.0.1:9", ":9": "http://127.0.0.1:9", "[::]:9": "http://127.0.0.1:9", "10.0.0.1:9": "http://10.0.0.1:9"} {
 		require.Equal(t, want, privateURL(address))
 	}

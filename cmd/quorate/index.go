@@ -50,7 +50,7 @@ func newIndexStatus() *cobra.Command {
   quorate index status --server http://127.0.0.1:8081 --json
 
 Blocks of EVM chains are proven by stake if their transactions, receipts and logs follow
-from a block hash that validators signed. --json prints the signed message.
+from a block hash that validators signed. --json also prints the signed message.
 
 States: idle (no node has answered yet), rebuilding, catching up, following (at the
 tip), retrying (a request failed and is repeated), waiting (the nodes lack data that the
@@ -111,7 +111,7 @@ func readIndexStatus(ctx context.Context, client *http.Client, server string) (s
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&status)
 	if err != nil || response.StatusCode != http.StatusOK {
 		return status, &exitError{code: exitFailed, err: fmt.Errorf("the server answered with status %d and no index", response.StatusCode),
-			hint: fmt.Sprintf("Is %s the private address of a quorate server?", server)}
+			hint: fmt.Sprintf("Check that %s is the private address of a quorate server.", server)}
 	}
 	return status, nil
 }

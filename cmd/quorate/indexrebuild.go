@@ -22,8 +22,8 @@ func newIndexRebuild() *cobra.Command {
 		Short: "Rebuild an index while it serves",
 		Long: `Ask a running service to rebuild an index of all its networks: that of the P-, X- and
 C-Chains (primary, the default), or those of the EVM chains, which include the C-Chain's
-transactions (evm). The primary index is rebuilt from the blocks in the store, and from
-nodes where the store has none. EVM indexes are rebuilt from nodes.
+transactions (evm). The service reads blocks for the primary index from the store, or from
+nodes if the store has none. It reads blocks for EVM indexes from nodes.
 The old index keeps following the chains and answering requests. The new index replaces
 it once it has caught up. The store needs room for both.
 
@@ -32,8 +32,8 @@ it once it has caught up. The store needs room for both.
   quorate index rebuild evm --cancel
   quorate index status        # shows the progress, and why a rebuild does not advance
 
-A rebuild that fails is repeated. The new index never replaces the old one while it lacks
-blocks or call traces that the old one has.
+The service retries a rebuild that fails. The new index does not replace the old one while
+it lacks blocks or call traces that the old one has.
 
 Exit codes: 0 the rebuild has begun or is cancelled, 1 the command failed, a rebuild is
 already running or none can be cancelled, 2 mistake in the command line.`,

@@ -41,17 +41,17 @@ func newIndexVerify() *cobra.Command {
 		Short: "Verify the index of the P-, X- and C-Chains",
 		Long: `Verify the index of the P-, X- and C-Chains. The command checks that blocks follow one
 another up to the node's newest block, that outputs, balances and supply agree, and that
-a sample of addresses owns what the node reports at the same height.
+a sample of addresses has the balances that the node reports at the same height.
 
 A running service verifies its own index at its private address while it works. With
---config the command reads the store itself; stop the service first. The node moves
-ahead of a stopped index, so addresses cannot be compared after a while.
+--config, the command reads the store itself; stop the service first. The node moves
+ahead of a stopped index, so after a while the command cannot compare addresses.
 
   quorate index verify
   quorate index verify --network fuji --addresses 10000
   quorate index verify --config quorate.yaml
 
-The command fetches all blocks again if the store keeps none (keep_containers: none).
+The command fetches all blocks again if the store has none (keep_containers: none).
 
 Exit codes: 0 no differences, 1 differences (listed) or the command failed, 2 mistake in
 the command line, 3 no differences, but some checks could not be made (listed).`,
@@ -159,7 +159,7 @@ func (v *verification) conclude(err error) error {
 		return &exitError{code: exitFailed, err: fmt.Errorf("%d differences were found", v.verdict.Wrong),
 			hint: "The differences are listed above. Rebuild the index: quorate index rebuild."}
 	case v.done == 0:
-		return &exitError{code: exitNegative, err: errors.New("nothing was verified: no network has an index"), hint: "Does a node answer, and does --network name an indexed network?"}
+		return &exitError{code: exitNegative, err: errors.New("nothing was verified: no network has an index"), hint: "Check that a node answers and that --network names an indexed network."}
 	case v.verdict.Unchecked > 0:
 		return &exitError{code: exitNegative, err: errors.New("no differences, but some checks could not be made"), hint: "The missing checks are listed above."}
 	}

@@ -37,8 +37,8 @@ replicas apply changes within seconds.
   quorate keys revoke explorer
   quorate keys list --store postgres://quorate@db/quorate
 
-The configuration lists classes under rate_classes. The service ignores API keys of
-clients until the first key has been created.`,
+The configuration lists classes under rate_classes. Until the first key is created, the
+service ignores API keys that clients send.`,
 	}
 	cmd.AddCommand(newKeysAdd(), newKeysList(), newKeysRevoke())
 	return cmd
@@ -73,7 +73,7 @@ func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b
 // withKeys calls f with the API keys of the service that c configures.
 func withKeys(ctx context.Context, c config.Config, f func(keyBook) error) error {
 	if c.Store == "" {
-		return keyFailure(f(bookInFolder{c.KeyFile()}), "Is --data-dir writable, and does its disk have room?")
+		return keyFailure(f(bookInFolder{c.KeyFile()}), "Check that --data-dir is writable and its disk has room.")
 	}
 	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
 		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")

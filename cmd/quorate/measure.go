@@ -44,7 +44,7 @@ func newMeasure() *cobra.Command {
 		Long: `Measure the quorum latency of a network: how long its validators take to sign.
 
 Each round asks all validators of a subnet to sign the hash of a block that the chain has
-just accepted, which the validators of EVM chains sign for any accepted block. The command
+just accepted. The validators of EVM chains sign the hash of any accepted block. The command
 verifies each signature. It prints, for the subnet, the times until 33, 50, 67, 80 and 90%
 of the weight had signed, and for each node its answers, times and version.
 
@@ -52,15 +52,15 @@ of the weight had signed, and for each node its answers, times and version.
   quorate measure --node http://127.0.0.1:9650 --allow-private-ips --rounds 200 --rate 2/s
   quorate measure --node http://127.0.0.1:9650 --chain BLOCKCHAIN_ID --html l1.html
 
---save writes the report to a file. --compare prints the differences between two such files:
-of the times, and of the nodes that changed most.
+--save writes the report to a file. --compare prints how the times of two such files differ,
+and the nodes that changed most.
 
   quorate measure --node http://127.0.0.1:9650 --save before.json
   quorate measure --node http://127.0.0.1:9650 --save after.json
   quorate measure --compare before.json after.json
 
-A time counts from handing the request to the connections until the answer has arrived. The
-verification of signatures is not part of it. Ctrl-C ends the run early and prints what was
+A time is that from handing the request to the connections until the answer has arrived. It
+does not include the verification of signatures. Ctrl-C ends the run early and prints what was
 measured.
 
 Exit codes: 0 measured, 1 failed, 2 mistake in the command line, 3 no round reached 67% of
@@ -164,7 +164,7 @@ func (f *measureFlags) run(cmd *cobra.Command) error {
 	report, err := measure.Run(cmd.Context(), o)
 	end()
 	if report == nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("measuring: %w", err), hint: "Is the node healthy and synchronised? --log-level info shows what happens."}
+		return &exitError{code: exitFailed, err: fmt.Errorf("measuring: %w", err), hint: "Check that the node is healthy and synchronised; --log-level info shows what happens."}
 	}
 	report.Version = version
 	if err := f.print(cmd, report); err != nil {
@@ -207,7 +207,7 @@ func (f *measureFlags) find(ctx context.Context, cmd *cobra.Command, n *network.
 	if err != nil {
 		closeChain()
 		return nil, &exitError{code: exitFailed, err: fmt.Errorf("finding the chain and its subnet: %w", err),
-			hint: "Does the node serve this chain? If not, name its Ethereum API with --rpc."}
+			hint: "If the node does not serve this chain, name the chain's Ethereum API with --rpc."}
 	}
 	return closeChain, nil
 }
@@ -302,7 +302,7 @@ func (f *measureFlags) runCompare(cmd *cobra.Command, files []string) error {
 // conclude returns the error that ends the command. failed is why the run ended early.
 func conclude(report *measure.Report, failed error) error {
 	if failed != nil {
-		return &exitError{code: exitFailed, err: fmt.Errorf("measuring ended early: %w", failed), hint: "What was measured is printed. Is the node healthy?"}
+		return &exitError{code: exitFailed, err: fmt.Errorf("measuring ended early: %w", failed), hint: "The report has the rounds until then. Check that the node is healthy."}
 	}
 	if q := report.Subnet.Quorum(aggregator.DefaultQuorumPercentage); q == nil || q.Reached == 0 {
 		return &exitError{code: exitNegative, err: fmt.Errorf("no round reached %d%% of the weight", aggregator.DefaultQuorumPercentage),

@@ -169,7 +169,11 @@ func declared(t *testing.T) map[string]metric {
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok {
-					if name, m := declaration(call); strings.HasPrefix(name, "quorate_") {
+					name, m := declaration(call)
+					if top == "p2p" && name != "" { // its registerer adds the prefix
+						name = "quorate_p2p_" + name
+					}
+					if strings.HasPrefix(name, "quorate_") {
 						m.folder = filepath.Dir(path)
 						m.labels = slices.Compact(slices.Sorted(slices.Values(m.labels)))
 						if other, ok := all[name]; ok { // such as one metric in several ConstLabels

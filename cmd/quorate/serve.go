@@ -29,12 +29,11 @@ func newServe() *cobra.Command {
 
 A node reports the validators of a network. Without a node, the service follows the
 P-Chain itself; the first start then takes hours on mainnet. The service requests
-signatures from the validators themselves over the peer-to-peer network. It makes only
-outgoing connections to them. The first start of a network creates an identity in the
-data folder.
+signatures from the validators over the peer-to-peer network, through outgoing
+connections only. The first start of a network creates an identity in the data folder.
 
 SIGHUP makes the service read its configuration again: limits, rate classes and TLS
-certificates change without a restart. It names other keys that have changed in its log.
+certificates change without a restart. Its log names other changed keys.
 
 The service answers at once. Requests for a network get status 503 until its node
 answers. Other networks do not wait for it.

@@ -54,7 +54,7 @@ func newSign() *cobra.Command {
 		Use:   "sign {MESSAGE | --tx HASH}",
 		Short: "Sign one message",
 		Long: `Collect signatures on one unsigned Warp message, either through a running server
-(--server) or from this process (--node), which then asks validators itself.
+(--server), or directly from the validators (--node).
 
 MESSAGE is hex with or without 0x (the unsigned message, or the data of the Warp
 precompile's log), @file, or - for standard input. The command prints the signed message
@@ -64,14 +64,14 @@ in hex on standard output and a summary on standard error.
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips @message.hex
   echo MESSAGE | quorate sign --node http://127.0.0.1:9650 --quorum 67 --buffer 10 - > signed.hex
 
-With --tx the message is the one that follows from a P-Chain transaction: the conversion
-of a subnet to an L1, the registration of an L1 validator, or a change of its weight.
-The validators of the subnet that has the L1's manager contract sign it.
+With --tx, the command signs the message that follows from a P-Chain transaction: the
+conversion of a subnet to an L1, the registration of an L1 validator, or a change of its
+weight. The signers are the validators of the subnet with the L1's manager contract.
 
   quorate sign --server http://127.0.0.1:8080 --network fuji --tx P_CHAIN_TX
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips --tx P_CHAIN_TX
 
-If the P-Chain does not know a hash in hex, it is that of a C-Chain transaction. With
+If the P-Chain does not know a hash in hex, the command looks for it on the C-Chain. With
 --chain, --tx is the hash of a transaction of that EVM chain. The command then signs each
 message that the transaction sent, and prints one line for each.
 
@@ -223,9 +223,9 @@ func (f signFlags) failedThere(err error) error {
 		if ok {
 			err = errors.New(failed.Message)
 		}
-		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("Is %s the public address of a quorate server?", f.server)}
+		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("Check that %s is the public address of a quorate server.", f.server)}
 	case !ok:
-		return &exitError{code: exitFailed, err: err, hint: "Is the server running? Start one with: quorate serve, or quorate dev"}
+		return &exitError{code: exitFailed, err: err, hint: "Check that the server runs. Start one with: quorate serve, or quorate dev"}
 	case failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound:
 		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")
 	}
@@ -386,7 +386,7 @@ func (f nodeFlags) open(ctx context.Context, cmd *cobra.Command, chains []config
 	}
 	n, err := network.New(client, id, o)
 	if err != nil {
-		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Is --data-dir writable? Leave it out to use a new identity."}
+		return nil, nil, &exitError{code: exitFailed, err: err, hint: "Check that --data-dir is writable, or leave it out to use a new identity."}
 	}
 	// The rest of the time is the round's, which says why validators are not connected.
 	connect := 10 * time.Second

@@ -96,7 +96,7 @@ func TestSignRefusesUnusableAnswers(t *testing.T) {
 			require.Equal(t, exitFailed, code, errOut)
 			require.Empty(t, out)
 			require.Contains(t, errOut, test.part)
-			require.Contains(t, errOut, "Is "+server.URL+" the public address of a quorate server?")
+			require.Contains(t, errOut, "Check that "+server.URL+" is the public address of a quorate server.")
 		})
 	}
 }

@@ -41,7 +41,7 @@ destination until the copy is complete.
   quorate store copy --from postgres://quorate@db/quorate --to /var/lib/quorate
 
 The copy includes API keys. It does not include identities, which are files in the data
-folder: copy them too if the new folder is to replace the old one.`,
+folder: copy them too if the new folder replaces the old one.`,
 		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			places := [2]storage.Location{placeOf(from), placeOf(to)}

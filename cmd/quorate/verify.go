@@ -43,10 +43,11 @@ valid, the command prints the reason and exits with code 3.
   quorate sign --node http://127.0.0.1:9650 --quorum 80 @message.hex > signed.hex
   quorate verify --node http://127.0.0.1:9650 --quorum 80 @signed.hex
 
-With --destination, the command tells whether that blockchain would accept the message in its
+With --destination, the command says whether that blockchain would accept the message in its
 next block: at the P-Chain height of its epoch (ACP-181), with its own quorum, against the
-validators that its Warp precompile wants. If not, it prints why, from when on it would, and
-what to do. The node must run the destination, or --destination-rpc a node that does.
+validators that its Warp precompile requires. If not, the command prints why, from when on it
+would, and what to do. The node must run the destination; otherwise --destination-rpc names a
+node that does.
 
   quorate verify --node http://127.0.0.1:9650 --destination c-chain @signed.hex
   quorate verify --node http://127.0.0.1:9650 --destination-rpc https://host/ext/bc/BLOCKCHAIN_ID/rpc @signed.hex

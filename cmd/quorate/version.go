@@ -17,8 +17,8 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program and of the protocol it speaks",
-		Long: `Print the version of the program, the commit it was built from and that commit's date, the
-Go that built it, and the avalanchego version that it presents to peers.
+		Long: `Print the version of the program, the commit and its date, the version of Go, and the
+avalanchego version that the program presents to peers.
 
   quorate version`,
 		Args: noArgs,
