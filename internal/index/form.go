@@ -233,7 +233,7 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 		return err
 	}
 	for _, family := range f.Families {
-		if err := store.Clear(ctx, s, family); err != nil {
+		if err := store.Clear(ctx, s, family, "", store.Cursor{}); err != nil {
 			return err
 		}
 	}

@@ -350,7 +350,7 @@ func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 	}
 	for _, f := range s.forms {
 		for _, family := range f.Families {
-			if err := store.ClearGuarded(ctx, s.raw, other.Family(family), s.rebuildCursor(), at); err != nil {
+			if err := store.Clear(ctx, s.raw, other.Family(family), s.rebuildCursor(), at); err != nil {
 				return err
 			}
 		}

@@ -70,10 +70,6 @@ func (s *redirected) viewScans(ctx context.Context, queries []Query) (View, [][]
 	return redirectedViewer{s.Store, s.current}.viewScans(ctx, queries)
 }
 
-func (s *redirected) clear(ctx context.Context, family Family) error {
-	return Clear(ctx, s.Store, s.current().Family(family))
-}
-
 type redirectedViewer struct {
 	Viewer
 	current func() Redirection
