@@ -60,6 +60,10 @@ func (f *Form) sinceKey() store.PK { return store.PK{P: []byte(formPrefix + f.Na
 // that were indexed.
 func (f *Form) replacedKey() store.PK { return store.PK{P: []byte(formPrefix + f.Name + "/replaced")} }
 
+// upgradeCursor is the name of the cursor that a process moves when it begins to delete the rows of an index. A process
+// that began earlier can then delete no more.
+func (f *Form) upgradeCursor() string { return formPrefix + f.Name }
+
 // countsBlocks reports whether the cursor with this name counts indexed blocks.
 func countsBlocks(cursor string) bool {
 	return strings.HasPrefix(cursor, "index/") && !strings.Contains(cursor, "/passages")
@@ -184,6 +188,11 @@ func Check(ctx context.Context, r store.Reader, forms ...Form) error {
 }
 
 func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) error {
+	// Read first: if another process upgrades after this, nothing is deleted.
+	was, err := store.ReadCursor(ctx, s, f.upgradeCursor())
+	if err != nil {
+		return err
+	}
 	version, whole, err := f.noted(ctx, s)
 	if err != nil || (version == f.Version && whole) {
 		return err
@@ -224,6 +233,8 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 	}
 	log.Warn("this version cannot read the rows of an index: they are deleted, and requests that need them fail until the index is rebuilt from stored blocks and nodes",
 		slog.String("index", f.Name), slog.Int("version", version), slog.Int("newVersion", f.Version))
+	own := store.Cursor{Epoch: was.Epoch + 1}
+	restart.Move(f.upgradeCursor(), was, own)
 	// From here on, older programs refuse the store.
 	restart.Delete(store.FamilyMeta, f.sinceKey())
 	if indexed > 0 {
@@ -233,11 +244,13 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 		return err
 	}
 	for _, family := range f.Families {
-		if err := store.Clear(ctx, s, family, "", store.Cursor{}); err != nil {
+		if err := store.Clear(ctx, s, family, f.upgradeCursor(), own); err != nil {
 			return err
 		}
 	}
-	return f.note(ctx, s, &store.Batch{}, done)
+	var end store.Batch
+	end.Move(f.upgradeCursor(), own, own)
+	return f.note(ctx, s, &end, done)
 }
 
 func (f *Form) note(ctx context.Context, s store.Store, batch *store.Batch, text string) error {
