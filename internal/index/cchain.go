@@ -98,7 +98,7 @@ func appendPart(to []byte, b *cchain.Block) []byte {
 }
 
 func parsePart(height uint64, b []byte) (*cchain.Block, error) {
-	bad := errors.New("what is kept of it is cut short")
+	bad := errors.New("the stored part is cut short")
 	if len(b) < 2*ids.IDLen {
 		return nil, bad
 	}

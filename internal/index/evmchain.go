@@ -384,7 +384,7 @@ func (s *EVMSource) confirmed(ctx context.Context, height uint64, a evm.Answers,
 }
 
 // ErrTraces reports a block whose call traces are unavailable while its other parts are available.
-var ErrTraces = errors.New("the call traces of the block cannot be had")
+var ErrTraces = errors.New("the call traces of the block are unavailable")
 
 // Traced fetches 1 to n blocks from a height on, as Fetch does, but only with call traces. It returns the errors of the
 // node, node.ErrNoTraces among them, evm.ErrInconsistent, and, for a single block, ErrTraces.

@@ -13,10 +13,10 @@ import (
 )
 
 // ErrNewer means that a newer version of this program wrote the index.
-var ErrNewer = errors.New("record is of a newer version")
+var ErrNewer = errors.New("the index is of a newer version")
 
 // ErrOlder means that an older version of this program wrote the index. It must be rebuilt.
-var ErrOlder = errors.New("record is of an older version")
+var ErrOlder = errors.New("the index is of an older version")
 
 // Form describes the row format of an index in all networks of a store.
 type Form struct {
@@ -59,6 +59,10 @@ func (f *Form) sinceKey() store.PK { return store.PK{P: []byte(formPrefix + f.Na
 // replacedKey is the key of the row that describes deleted rows of an index: their version, and the sum of the heights
 // that were indexed.
 func (f *Form) replacedKey() store.PK { return store.PK{P: []byte(formPrefix + f.Name + "/replaced")} }
+
+// upgradeCursor is the name of the cursor that a process moves when it begins to delete the rows of an index. A process
+// that began earlier can then delete no more.
+func (f *Form) upgradeCursor() string { return formPrefix + f.Name }
 
 // countsBlocks reports whether the cursor with this name counts indexed blocks.
 func countsBlocks(cursor string) bool {
@@ -133,14 +137,14 @@ func (f *Form) Oldest(ctx context.Context, r store.Reader) (int, error) {
 func (f *Form) noted(ctx context.Context, r store.Reader) (version int, whole bool, err error) {
 	values, err := r.Get(ctx, store.FamilyMeta, []store.PK{f.key()})
 	if err != nil {
-		return 0, false, fmt.Errorf("reading the version of record %s: %w", f.Name, err)
+		return 0, false, fmt.Errorf("reading the version of index %s: %w", f.Name, err)
 	}
 	if values[0] == nil {
 		return 0, true, nil
 	}
 	text, begun := strings.CutSuffix(string(values[0]), clearing)
 	if version, err = strconv.Atoi(text); err != nil || version < 1 {
-		return 0, false, fmt.Errorf("%w: record %s is of version %q", store.ErrCorrupt, f.Name, values[0])
+		return 0, false, fmt.Errorf("%w: index %s is of version %q", store.ErrCorrupt, f.Name, values[0])
 	}
 	return version, !begun, nil
 }
@@ -154,13 +158,13 @@ func Upgrade(ctx context.Context, s store.Store, log *slog.Logger, forms ...Form
 		if version, _, err := f.noted(ctx, s); err != nil {
 			return err
 		} else if version > f.Version {
-			return fmt.Errorf("%w: the store has record %s in version %d, this program knows versions up to %d: run the newer program, or give this one another place for its data",
+			return fmt.Errorf("%w: the store has index %s in version %d, this program knows versions up to %d: run the newer program, or choose another data directory or database",
 				ErrNewer, f.Name, version, f.Version)
 		}
 	}
 	for i := range forms {
 		if err := forms[i].upgrade(ctx, s, log); err != nil {
-			return fmt.Errorf("upgrading record %s: %w", forms[i].Name, err)
+			return fmt.Errorf("upgrading index %s: %w", forms[i].Name, err)
 		}
 	}
 	return nil
@@ -175,15 +179,20 @@ func Check(ctx context.Context, r store.Reader, forms ...Form) error {
 		case err != nil:
 			return err
 		case version > f.Version:
-			return fmt.Errorf("%w: record %s is of version %d, this program knows versions up to %d", ErrNewer, f.Name, version, f.Version)
+			return fmt.Errorf("%w: index %s is of version %d, this program knows versions up to %d", ErrNewer, f.Name, version, f.Version)
 		case version != f.Version || !whole:
-			return fmt.Errorf("%w: record %s is of version %d, this program makes version %d of it", ErrOlder, f.Name, version, f.Version)
+			return fmt.Errorf("%w: index %s is of version %d, this program writes version %d", ErrOlder, f.Name, version, f.Version)
 		}
 	}
 	return nil
 }
 
 func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) error {
+	// Read first: if another process upgrades after this, nothing is deleted.
+	was, err := store.ReadCursor(ctx, s, f.upgradeCursor())
+	if err != nil {
+		return err
+	}
 	version, whole, err := f.noted(ctx, s)
 	if err != nil || (version == f.Version && whole) {
 		return err
@@ -224,6 +233,8 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 	}
 	log.Warn("this version cannot read the rows of an index: they are deleted, and requests that need them fail until the index is rebuilt from stored blocks and nodes",
 		slog.String("index", f.Name), slog.Int("version", version), slog.Int("newVersion", f.Version))
+	own := store.Cursor{Epoch: was.Epoch + 1}
+	restart.Move(f.upgradeCursor(), was, own)
 	// From here on, older programs refuse the store.
 	restart.Delete(store.FamilyMeta, f.sinceKey())
 	if indexed > 0 {
@@ -233,11 +244,13 @@ func (f *Form) upgrade(ctx context.Context, s store.Store, log *slog.Logger) err
 		return err
 	}
 	for _, family := range f.Families {
-		if err := store.Clear(ctx, s, family); err != nil {
+		if err := store.Clear(ctx, s, family, f.upgradeCursor(), own); err != nil {
 			return err
 		}
 	}
-	return f.note(ctx, s, &store.Batch{}, done)
+	var end store.Batch
+	end.Move(f.upgradeCursor(), own, own)
+	return f.note(ctx, s, &end, done)
 }
 
 func (f *Form) note(ctx context.Context, s store.Store, batch *store.Batch, text string) error {

@@ -78,3 +78,54 @@ func TestUpgradeIsEndedAnywhere(t *testing.T) {
 		}
 	}
 }
+
+// overtaken lets something happen before its first commit that deletes rows.
+type overtaken struct {
+	*store.Memory
+	between func()
+}
+
+func (s *overtaken) Commit(ctx context.Context, b *store.Batch) error {
+	if b.Len() > 1000 && s.between != nil {
+		between := s.between
+		s.between = nil
+		between()
+	}
+	return s.Memory.Commit(ctx, b)
+}
+
+// TestUpgradeIsFenced has a process stop while it deletes rows. Another one takes over and indexes the first blocks again.
+// The first process must not delete their rows when it goes on.
+func TestUpgradeIsFenced(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	form := func(version int) index.Form {
+		return index.Form{Name: "one", Version: version, Families: []store.Family{store.FamilyL1Tx}, Cursor: index.CursorOf("one")}
+	}
+	cursor := index.Cursor(5, "P", "one")
+	s := &overtaken{Memory: store.NewMemory()}
+	// As in a service, the slots of an index are between the index and the store.
+	slots, err := index.OpenSlots(t.Context(), s, index.PrimarySlots, form(2))
+	require.NoError(t, err)
+	require.NoError(t, index.Upgrade(t.Context(), slots.Store(), log, form(1)))
+	var b store.Batch
+	for i := range 2000 {
+		b.Put(store.FamilyL1Tx, store.PK{P: []byte{byte(i), byte(i >> 8)}}, []byte("old"))
+	}
+	b.Move(cursor, store.Cursor{}, store.Cursor{Next: 9, Epoch: 3})
+	require.NoError(t, s.Commit(t.Context(), &b))
+
+	row := store.PK{P: []byte{1, 0}}
+	s.between = func() {
+		require.NoError(t, index.Upgrade(t.Context(), slots.Store(), log, form(2)))
+		at, err := store.ReadCursor(t.Context(), s, cursor)
+		require.NoError(t, err)
+		var b store.Batch
+		b.Put(store.FamilyL1Tx, row, []byte("new"))
+		b.Move(cursor, at, store.Cursor{Next: 1, Epoch: at.Epoch + 1})
+		require.NoError(t, s.Commit(t.Context(), &b))
+	}
+	require.ErrorIs(t, index.Upgrade(t.Context(), slots.Store(), log, form(2)), store.ErrFenced)
+	values, err := s.Get(t.Context(), store.FamilyL1Tx, []store.PK{row})
+	require.NoError(t, err)
+	require.Equal(t, "new", string(values[0]), "the row that was indexed again")
+}

@@ -84,7 +84,7 @@ func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], 
 	if next < first || next >= kept {
 		return o.Source, 0, nil
 	}
-	p.log.Info("making a record again from the containers that are kept", slog.Uint64("from", next), slog.Uint64("kept", kept))
+	p.log.Info("rebuilding an index from stored containers", slog.Uint64("from", next), slog.Uint64("kept", kept))
 	return &again[B]{
 		ContainerSource: keeper, kept: kept, store: o.Store, log: p.log,
 		chain: container.Chain{NetworkID: o.NetworkID, Name: o.Chain},
@@ -123,7 +123,7 @@ func (a *again[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[B], e
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		a.log.Warn("what is kept of a block cannot be read; asking a node for it", slog.Uint64("height", from), slog.Any("error", err))
+		a.log.Warn("a stored block cannot be read; asking a node for it", slog.Uint64("height", from), slog.Any("error", err))
 		if blocks, err = a.ContainerSource.Fetch(ctx, from, 1); err != nil {
 			return nil, err
 		}

@@ -121,7 +121,7 @@ func New[B any](o Options[B]) (*Pipeline[B], error) {
 	case o.Source == nil || o.Store == nil:
 		return nil, errors.New("an index needs a source and a store")
 	case len(o.Projections) == 0:
-		return nil, errors.New("an index without projections records nothing")
+		return nil, errors.New("an index needs a projection")
 	}
 	names := make(map[string]bool)
 	for _, t := range o.Projections {
@@ -131,7 +131,7 @@ func New[B any](o Options[B]) (*Pipeline[B], error) {
 		names[t.Name()] = true
 	}
 	if _, ok := o.Source.(ContainerSource[B]); o.Keep && !ok {
-		return nil, errors.New("containers cannot be kept of a source that does not give them")
+		return nil, errors.New("cannot store containers: the source has none")
 	}
 	o = o.withDefaults()
 	return &Pipeline[B]{

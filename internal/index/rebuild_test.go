@@ -278,3 +278,47 @@ func TestSwitchFencesWriters(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// TestSwitchFencesLateTakeover has a process take over the old slot because it has not observed the switch. Once it
+// observes it, it must not write to the slot that serves: its state in memory belongs to the other slot.
+func TestSwitchFencesLateTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		raw := store.NewMemory()
+		slots := served(t, raw, 9)
+		late, err := index.OpenSlots(t.Context(), raw, index.PrimarySlots, oneForm)
+		require.NoError(t, err)
+		name := index.Cursor(5, oneChain, "one")
+		require.NoError(t, slots.Ask(t.Context()))
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- slots.Run(ctx, index.Rebuilder{Log: slog.New(slog.DiscardHandler), Open: func(ctx context.Context, s store.Store, _ func(string)) ([]index.Part, error) {
+				var b store.Batch
+				b.Move(name, store.Cursor{}, store.Cursor{Epoch: 2}) // as a pipeline that was begun twice
+				return []index.Part{&fakePart{store: s, until: 9}}, s.Commit(ctx, &b)
+			}})
+		}()
+		time.Sleep(10 * time.Second)
+		stage, err := slots.Stage(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, index.RebuildDone, stage)
+
+		for range 3 {
+			was, err := store.ReadCursor(t.Context(), late.Store(), name)
+			require.NoError(t, err)
+			own := store.Cursor{Next: was.Next, Epoch: was.Epoch + 1}
+			var b store.Batch
+			b.Move(name, was, own)
+			require.NoError(t, late.Store().Commit(t.Context(), &b), "taking over the old slot")
+
+			now, err := index.OpenSlots(t.Context(), raw, index.PrimarySlots, oneForm)
+			require.NoError(t, err)
+			b.Reset()
+			b.Put(store.FamilyL1Tx, store.PK{P: []byte{9}}, []byte("from memory"))
+			b.Move(name, own, store.Cursor{Next: own.Next + 1, Epoch: own.Epoch})
+			require.ErrorIs(t, now.Store().Commit(t.Context(), &b), store.ErrFenced, "epoch %d", own.Epoch)
+		}
+		end()
+		require.NoError(t, <-done)
+	})
+}

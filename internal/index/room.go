@@ -20,13 +20,6 @@ type Room struct {
 // NewRoom returns a Room of size bytes.
 func NewRoom(size int64) *Room { return &Room{size: max(size, 1)} }
 
-// Held returns the number of bytes in use.
-func (r *Room) Held() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held
-}
-
 // seat is a request for room, waiting or granted.
 type seat struct {
 	window *window

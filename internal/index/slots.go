@@ -52,6 +52,9 @@ const (
 	firstSlot = "#a"
 	// refused is added to the version that such programs read.
 	refused = 1_000_000
+	// switchEpochs is how far a switch raises the epochs of the new slot: more than the takeovers of a cursor until the
+	// rows of the old slot are deleted.
+	switchEpochs = 1 << 20
 )
 
 // Stage is the stage of a rebuild.
@@ -350,7 +353,7 @@ func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 	}
 	for _, f := range s.forms {
 		for _, family := range f.Families {
-			if err := store.ClearGuarded(ctx, s.raw, other.Family(family), s.rebuildCursor(), at); err != nil {
+			if err := store.Clear(ctx, s.raw, other.Family(family), s.rebuildCursor(), at); err != nil {
 				return err
 			}
 		}
@@ -374,8 +377,8 @@ func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, name
 		if err != nil {
 			return false, err
 		}
-		// Fence writers of both slots; they restart. Those of the active slot write to the other one from the switch on, where
-		// the cursor may have the same value: its epoch must exceed both.
+		// Fence writers of both slots; they restart. A process that has not observed the switch may still take over the old
+		// slot, and observe the switch later. The epochs of the new slot exceed those that it can have by then.
 		rebuilt, err := store.ReadCursor(ctx, s.raw, next.Stored(store.FamilyCursor, name))
 		if err != nil {
 			return false, err
@@ -384,7 +387,7 @@ func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, name
 			return false, nil
 		}
 		batch.Move(string(row.P), c, store.Cursor{Next: c.Next, Epoch: c.Epoch + 1})
-		batch.Move(next.Stored(store.FamilyCursor, name), rebuilt, store.Cursor{Next: rebuilt.Next, Epoch: max(c.Epoch, rebuilt.Epoch) + 1})
+		batch.Move(next.Stored(store.FamilyCursor, name), rebuilt, store.Cursor{Next: rebuilt.Next, Epoch: max(c.Epoch, rebuilt.Epoch) + switchEpochs})
 	}
 	if was == 0 {
 		for i := range s.forms {

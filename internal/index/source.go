@@ -125,7 +125,7 @@ func (s *NodeSource[B]) fetch(ctx context.Context, from uint64, n int) ([]Block[
 func (s *NodeSource[B]) Again(_ context.Context, c container.Container) (b Block[B], err error) {
 	if c.Form == container.Part {
 		if s.chain.part == nil {
-			return b, unreadable(c.Height, errors.New("only a part of it is kept"))
+			return b, unreadable(c.Height, errors.New("only a part of it is stored"))
 		}
 		b, err = s.chain.part(c.Height, c.Bytes)
 	} else {
@@ -133,7 +133,7 @@ func (s *NodeSource[B]) Again(_ context.Context, c container.Container) (b Block
 		b, err = s.chain.read(c.Height, &node.Container{ID: c.ID, Index: max(c.Height, 1) - 1, Bytes: c.Bytes, Accepted: c.Time})
 	}
 	if err == nil && b.Height != c.Height {
-		err = unreadable(c.Height, fmt.Errorf("what is kept of it is block %d", b.Height))
+		err = unreadable(c.Height, fmt.Errorf("the stored block is block %d", b.Height))
 	}
 	b.Container = c
 	return b, err

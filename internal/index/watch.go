@@ -12,8 +12,7 @@ import (
 )
 
 // Watch reports in Status the progress of another process that indexes the chain in the same store, and what that
-// process publishes about it. It writes nothing.
-// It returns nil when ctx ends. It reads the tip from tips, because the pipeline's own source may write to the store.
+// process publishes about it. It writes nothing. It returns nil when ctx ends. It reads the tip from tips, because the pipeline's own source may write to the store.
 // Run and Watch exclude each other.
 func (p *Pipeline[B]) Watch(ctx context.Context, tips Source[B]) error {
 	return p.alone(ctx, func(ctx context.Context) error {
@@ -91,7 +90,7 @@ func (p *Pipeline[B]) stand(ctx context.Context) (stand, error) {
 	}
 	marks, err := o.Store.Get(ctx, store.FamilyIndexed, keys)
 	if err != nil {
-		return stand{}, fmt.Errorf("reading where records begin: %w", err)
+		return stand{}, fmt.Errorf("reading where indexes begin: %w", err)
 	}
 	now := stand{lanes: make(map[string]reach, len(projections))}
 	for i, t := range projections {

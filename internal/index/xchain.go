@@ -17,7 +17,7 @@ import (
 // XChain is the name of the X-Chain in cursors, errors and logs.
 const XChain = "X"
 
-// XChainNode is what the X-Chain's index asks an upstream node; *node.Client has it.
+// XChainNode lists the methods that XChainSource calls on an upstream node. *node.Client implements it.
 type XChainNode interface {
 	XChainHeight(ctx context.Context) (uint64, error)
 	XChainBlock(ctx context.Context, height uint64) ([]byte, error)
@@ -30,21 +30,18 @@ type PreCortinaTx struct {
 	Bytes []byte
 }
 
-// PreCortinaTxs are the transactions that the X-Chain accepted in vertices, each once,
-// in the order that follows from the vertices alone. See package vertices.
+// PreCortinaTxs are the transactions that the X-Chain accepted in vertices. Each occurs once. Their order depends only on
+// the vertices; see package vertices.
 type PreCortinaTxs interface {
-	// TxCount is how many there are. The error is ErrVerticesMissing until the vertices
-	// are complete.
+	// TxCount returns their number, or ErrVerticesMissing until the vertices are complete.
 	TxCount(ctx context.Context) (uint64, error)
-	// Txs returns at least one and at most n of them from a place on, which must be
-	// below TxCount.
+	// Txs returns between one and n transactions from a place on, which must be below TxCount.
 	Txs(ctx context.Context, start uint64, n int) ([]PreCortinaTx, error)
 }
 
-// XChainSource fetches all that the X-Chain accepted, in its order: where the chain
-// always had blocks, these; where it was linearised later (Cortina), the genesis, the
-// transactions from before there were blocks, and then the blocks from the one at
-// height 0 on. A Block's Height is the place in this order (xchain.Block.Place).
+// XChainSource fetches everything that the X-Chain accepted, in order. If the chain always had blocks, these are its
+// blocks. If it was linearised later (Cortina), they are the genesis, the pre-Cortina transactions, and then the blocks
+// from height 0 on. A Block's Height is the place in this order (xchain.Block.Place).
 type XChainSource struct {
 	origin  *XChainOrigin
 	txs     PreCortinaTxs
@@ -52,7 +49,7 @@ type XChainSource struct {
 	decoder *xchain.Decoder
 }
 
-// NewXChainSource returns a source. A nil log drops its messages.
+// NewXChainSource returns a source. A nil log discards messages.
 func NewXChainSource(n XChainNode, decoder *xchain.Decoder, origin *XChainOrigin, txs PreCortinaTxs, log *slog.Logger) *XChainSource {
 	read := func(height uint64, b []byte) (Block[*xchain.Block], error) {
 		content, err := decoder.ParseBlock(b)
@@ -72,11 +69,11 @@ func NewXChainSource(n XChainNode, decoder *xchain.Decoder, origin *XChainOrigin
 	}, log)}
 }
 
-// preCortina is what came before the block at height 0.
+// preCortina describes what precedes the block at height 0.
 type preCortina struct {
 	xchain.PreCortina
 	stopVertexID ids.ID
-	// before is how many places come before the block at height 0.
+	// before is the number of places before the block at height 0.
 	before uint64
 }
 
@@ -95,9 +92,8 @@ func (s *XChainSource) preCortina(ctx context.Context) (*preCortina, error) {
 	}, nil
 }
 
-// Before is how many places in the order of all that the chain accepted come before its
-// block at height 0; 0 if it always had blocks. Errors are ErrVerticesMissing, those of
-// the node, or those of the store.
+// Before returns the number of places before the block at height 0; 0 if the chain always had blocks. It returns
+// ErrVerticesMissing until the vertices are complete. Other errors come from the node or the store.
 func (s *XChainSource) Before(ctx context.Context) (uint64, error) {
 	p, err := s.preCortina(ctx)
 	if err != nil {
@@ -106,7 +102,7 @@ func (s *XChainSource) Before(ctx context.Context) (uint64, error) {
 	return p.before, nil
 }
 
-// Tip implements Source. An error is ErrVerticesMissing until the vertices are complete.
+// Tip implements Source. It returns ErrVerticesMissing until the vertices are complete.
 func (s *XChainSource) Tip(ctx context.Context) (uint64, error) {
 	p, err := s.preCortina(ctx)
 	if err != nil {
@@ -116,7 +112,7 @@ func (s *XChainSource) Tip(ctx context.Context) (uint64, error) {
 	return p.before + height, err
 }
 
-// Height is that of the last accepted block.
+// Height returns the height of the last accepted block.
 func (s *XChainSource) Height(ctx context.Context) (uint64, error) { return s.blocks.Tip(ctx) }
 
 // Fetch implements Source.
@@ -154,7 +150,7 @@ func (s *XChainSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*
 	return blocks, nil
 }
 
-// tx reads a pre-Cortina transaction.
+// tx decodes a pre-Cortina transaction.
 func (s *XChainSource) tx(p *preCortina, c container.Container) (Block[*xchain.Block], error) {
 	content, err := s.decoder.ParseTx(c.Bytes, c.Height-1, p.PreCortina)
 	if err != nil {
@@ -165,7 +161,7 @@ func (s *XChainSource) tx(p *preCortina, c container.Container) (Block[*xchain.B
 	}, nil
 }
 
-// Again implements ContainerSource. It needs no node.
+// Again implements ContainerSource. It sends no request.
 func (s *XChainSource) Again(ctx context.Context, c container.Container) (Block[*xchain.Block], error) {
 	p, err := s.preCortina(ctx)
 	if err != nil {
@@ -185,10 +181,10 @@ func (s *XChainSource) Again(ctx context.Context, c container.Container) (Block[
 	return s.tx(p, c)
 }
 
-// place puts a block where it comes in the order of all that was accepted.
+// place sets the place of a block.
 func (p *preCortina) place(b *Block[*xchain.Block]) {
 	if b.Height == 0 && p.before > 0 {
-		// Its parent is the last vertex, which is at no place.
+		// Its parent is the stop vertex, which has no place.
 		b.ParentID = p.mark(p.before - 1)
 	}
 	b.Height += p.before
@@ -196,13 +192,13 @@ func (p *preCortina) place(b *Block[*xchain.Block]) {
 	b.Content.Place, b.Content.Before, b.Content.Cortina = b.Height, p.before, p.Time
 }
 
-// genesis has no bytes of its own among what nodes give.
+// genesis returns the block that stands for the genesis. Nodes return no bytes of it.
 func (p *preCortina) genesis() Block[*xchain.Block] {
 	return Block[*xchain.Block]{ID: p.mark(0), Content: p.Genesis(), Container: container.Container{Form: container.Bare}}
 }
 
-// mark stands for the ID of what is at a place before the first block, because
-// transactions do not name the one before.
+// mark returns an ID for a place before the first block. Transactions do not name their predecessor, so their own IDs form
+// no chain.
 func (p *preCortina) mark(place uint64) ids.ID {
 	if place == 0 {
 		return p.First

@@ -16,29 +16,26 @@ import (
 	"quorate/internal/store"
 )
 
-// ErrVerticesMissing says that the X-Chain's pre-Cortina vertices are not complete in
-// the store. The X-Chain cannot be indexed before they are.
+// ErrVerticesMissing means that the store does not have all pre-Cortina vertices of the X-Chain yet. The X-Chain is indexed
+// after them.
 var ErrVerticesMissing = errors.New("the X-Chain's pre-Cortina vertices are still being fetched from validators")
 
-// errOtherOrder says that a store has the X-Chain as versions before vertices came from
-// validators indexed it.
+// errOtherOrder means that an older version, which got vertices from a node instead of validators, indexed the X-Chain.
 var errOtherOrder = errors.New("its pre-Cortina transactions are in the order of the node that they came from; index the network again in a new store")
 
-// XChainBegin is how the X-Chain's blocks begin.
+// XChainBegin describes the beginning of the X-Chain's blocks.
 type XChainBegin struct {
-	// Linear says that the chain always had blocks. The other fields are zero then.
+	// Linear reports that the chain always had blocks. The other fields are then zero.
 	Linear bool
-	// StopVertexID is the vertex that all others come before, the parent of the block at
-	// height 0.
+	// StopVertexID is the last vertex, which is the parent of the block at height 0.
 	StopVertexID ids.ID
 	// BlockID and Time are those of the block at height 0.
 	BlockID ids.ID
 	Time    time.Time
 }
 
-// XChainOrigin finds out how one network's X-Chain begins, from the block at height 0,
-// and saves it in the store, so that an index is rebuilt without a node. Safe for
-// concurrent use.
+// XChainOrigin determines from the block at height 0 how the X-Chain of a network begins. It stores the result, so that
+// rebuilding an index needs no node. It is safe for concurrent use.
 type XChainOrigin struct {
 	node interface {
 		XChainBlock(ctx context.Context, height uint64) ([]byte, error)
@@ -50,17 +47,17 @@ type XChainOrigin struct {
 	begin     atomic.Pointer[XChainBegin]
 }
 
-// NewXChainOrigin returns an XChainOrigin. It asks nothing yet.
+// NewXChainOrigin returns an XChainOrigin. It sends no request.
 func NewXChainOrigin(n XChainNode, decoder *xchain.Decoder, s store.Store, networkID uint32) *XChainOrigin {
 	return &XChainOrigin{node: n, decoder: decoder, store: s, networkID: networkID}
 }
 
-// Reading returns the same XChainOrigin, which writes nothing to the store.
+// Reading returns an XChainOrigin of the same chain that writes nothing to the store.
 func (x *XChainOrigin) Reading() *XChainOrigin {
 	return &XChainOrigin{node: x.node, decoder: x.decoder, store: x.store, networkID: x.networkID, reading: true}
 }
 
-// Begin returns how the chain begins. Errors are those of the node and the store.
+// Begin returns the beginning of the chain. Errors come from the node or the store.
 func (x *XChainOrigin) Begin(ctx context.Context) (XChainBegin, error) {
 	if known := x.begin.Load(); known != nil {
 		return *known, nil
@@ -110,7 +107,7 @@ func (x *XChainOrigin) ask(ctx context.Context) (XChainBegin, error) {
 
 const originVersion = 1
 
-// bytes writes the version alone if the chain always had blocks.
+// bytes encodes the beginning. If the chain always had blocks, that is only the version.
 func (b *XChainBegin) bytes() []byte {
 	v := []byte{originVersion}
 	if b.Linear {

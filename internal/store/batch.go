@@ -13,24 +13,22 @@ import (
 // Batch collects what one Commit writes. The zero value is empty and ready. It
 // keeps the slices it is given, and is not safe for concurrent use.
 type Batch struct {
-	// NoSync lets Commit return before the batch is durable: the last moments
-	// may be lost when the process or machine dies, though never a part of a
-	// batch, and never a batch without all that came after it. For what can be
-	// made again, such as caches.
+	// NoSync lets Commit return before the batch is durable. If the process or machine
+	// dies, the latest batches may be lost, but never a part of a batch, and never a batch
+	// without all later ones. It is for rows that can be restored, such as caches.
 	NoSync bool
 
 	ops    []op
 	moves  []move
 	bytes  int
 	sorted []place // see order
-	// last is where the last operation of each family stands among ops, counted from 1.
+	// last has the index in ops of the last operation of each family, plus 1.
 	last [256]int
 }
 
-// place is where an operation stands among those of a batch.
+// place refers to an operation of a batch, with the beginning of its sort key.
 type place struct {
-	// begin is the family and the first bytes of p, which many have in common, and then
-	// those after them.
+	// begin has the family and the first bytes of p, then the bytes after them.
 	begin, then uint64
 	op          int
 }
@@ -53,22 +51,21 @@ type move struct {
 // Writes to the same row take effect in the order in which they were added.
 func (b *Batch) Put(family Family, pk PK, v []byte) { b.add(op{family: family, pk: pk, v: v}) }
 
-// Add writes a row as Put does, for a writer who knows that it is not there yet: what
-// an engine may write faster. One that is there after all is replaced, unless the same
-// batch deletes it later: then it may be left as it was.
+// Add writes a row that does not exist yet, which is faster than Put on some engines. If the row exists, Add replaces it. If
+// the same batch then deletes it, the row may stay unchanged.
 func (b *Batch) Add(family Family, pk PK, v []byte) {
 	b.add(op{family: family, pk: pk, v: v, fresh: true})
 }
 
-// Delete removes a row; one that is not there is no error.
+// Delete removes a row. A missing row is no error.
 func (b *Batch) Delete(family Family, pk PK) { b.add(op{family: family, pk: pk, delete: true}) }
 
-// add takes the place of the operation before it in its family if that is on the same
-// row: what each block says anew is in a batch of many blocks once.
+// add appends an operation. It replaces the preceding operation of the family if that has the same row, so that a row which
+// each block writes occurs once in a batch of many blocks.
 func (b *Batch) add(o op) {
 	if at := b.last[o.family] - 1; at >= 0 && bytes.Equal(b.ops[at].pk.K, o.pk.K) && bytes.Equal(b.ops[at].pk.P, o.pk.P) {
 		b.bytes += len(o.v) - len(b.ops[at].v)
-		o.fresh = o.fresh && b.ops[at].fresh // the store may have a row that the one before replaces or deletes
+		o.fresh = o.fresh && b.ops[at].fresh // the row may exist if the preceding operation was not an Add
 		b.ops[at] = o
 		return
 	}
@@ -85,12 +82,10 @@ func (b *Batch) Move(name string, from, to Cursor) {
 	b.bytes += len(name) + cursorSize
 }
 
-// Len is the number of puts and deletes. Those that follow one another on the same row
-// of a family count once.
+// Len returns the number of puts and deletes. Consecutive ones of a family on the same row count once.
 func (b *Batch) Len() int { return len(b.ops) }
 
-// Bytes is the size of the keys and values in the batch. Distributed engines
-// are happiest below 4 MiB and 20,000 rows.
+// Bytes returns the size of the keys and values in the batch. Distributed engines work best below 4 MiB and 20,000 rows.
 func (b *Batch) Bytes() int { return b.bytes }
 
 // Reset empties the batch for reuse and drops the slices it kept.
@@ -100,8 +95,8 @@ func (b *Batch) Reset() {
 	*b = Batch{NoSync: b.NoSync, ops: b.ops[:0], moves: b.moves[:0], sorted: b.sorted[:0]}
 }
 
-// order sets sorted: the operations by family and key, those on the same row in the
-// order in which they were added.
+// order sorts the operations by family and key into sorted. Operations on the same row stay in the order in which they were
+// added.
 func (b *Batch) order() {
 	b.sorted = slices.Grow(b.sorted[:0], len(b.ops))
 	for i := range b.ops {
@@ -126,14 +121,13 @@ func (b *Batch) order() {
 	})
 }
 
-// replaced says whether the operation at a place of sorted is followed by one on the
-// same row.
+// replaced reports whether a later operation has the same row as the operation at an index of sorted.
 func (b *Batch) replaced(at int) bool {
 	if at+1 == len(b.sorted) {
 		return false
 	}
 	x, y := &b.sorted[at], &b.sorted[at+1]
-	// Families differ in what places begin with.
+	// Operations of different families differ in begin.
 	return x.begin == y.begin && x.then == y.then && b.ops[x.op].pk.compare(b.ops[y.op].pk) == 0
 }
 
@@ -163,8 +157,7 @@ func (b *Batch) check() error {
 	return nil
 }
 
-// touchesCursors says whether the batch must not interleave with another one
-// that reads cursors before it writes.
+// touchesCursors reports whether the batch reads or writes cursors, so that no other such batch may run concurrently.
 func (b *Batch) touchesCursors() bool {
 	if len(b.moves) > 0 {
 		return true
@@ -177,8 +170,8 @@ func (b *Batch) touchesCursors() bool {
 	return false
 }
 
-// cursorWrites checks every cursor the batch moves against what read returns
-// for its row (nil: no row), and yields the rows to be written.
+// cursorWrites yields the rows of the cursors that the batch moves. It yields ErrFenced if a cursor has another value. read
+// returns the value of a row, nil without one.
 func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for _, m := range b.moves {
@@ -204,12 +197,12 @@ func (b *Batch) cursorWrites(read func(PK) ([]byte, error)) iter.Seq2[Entry, err
 	}
 }
 
-// Cursor says how far a writer has come and which writer it is.
+// Cursor is the position of a writer.
 type Cursor struct {
-	// Next is what is to be written next, an index or a height.
+	// Next is the next index or height to write.
 	Next uint64
-	// Epoch is the fence: a writer that takes over raises it by one, and those
-	// before it can no longer move the cursor.
+	// Epoch identifies the writer. A writer that takes over raises it, so that earlier
+	// writers can no longer move the cursor.
 	Epoch uint64
 }
 
@@ -222,8 +215,7 @@ func (c Cursor) bytes() []byte {
 	return binary.BigEndian.AppendUint64(b, c.Epoch)
 }
 
-// ParseCursor reads the row of the named cursor; a nil one is the zero Cursor. The error
-// is ErrCorrupt.
+// ParseCursor decodes the row of the named cursor. A nil row is the zero Cursor. The error is ErrCorrupt.
 func ParseCursor(name string, v []byte) (Cursor, error) {
 	switch len(v) {
 	case 0:
@@ -236,7 +228,7 @@ func ParseCursor(name string, v []byte) (Cursor, error) {
 	return Cursor{}, fmt.Errorf("%w: cursor %q has %d bytes, want %d", ErrCorrupt, name, len(v), cursorSize)
 }
 
-// ReadCursor returns the named cursor, the zero Cursor if it was never moved.
+// ReadCursor returns the named cursor, or the zero Cursor if it was never moved.
 func ReadCursor(ctx context.Context, r Reader, name string) (Cursor, error) {
 	values, err := r.Get(ctx, FamilyCursor, []PK{{P: []byte(name)}})
 	if err != nil {

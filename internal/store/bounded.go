@@ -11,8 +11,7 @@ import (
 	"sync"
 )
 
-// BoundedRowBytes is what Bounded counts for a row beside its key and value: the
-// key is written a second time, and both rows have their share of engine data.
+// BoundedRowBytes is the overhead that Bounded counts for a row in addition to its value and its key, which is stored twice.
 const BoundedRowBytes = 64
 
 // Bounded keeps a family below a number of bytes: a put that would exceed it
@@ -50,8 +49,7 @@ type boundedState struct {
 	oldest uint64
 }
 
-// NewBounded takes charge of a family, whose rows may be there from earlier. If
-// they exceed maxBytes, which then was greater, the oldest ones are evicted.
+// NewBounded returns the Bounded of a family, which may have rows. It evicts the oldest rows if they exceed maxBytes.
 func NewBounded(ctx context.Context, s Store, family Family, maxBytes uint64) (*Bounded, error) {
 	if err := family.check(); err != nil {
 		return nil, err
@@ -74,8 +72,8 @@ func NewBounded(ctx context.Context, s Store, family Family, maxBytes uint64) (*
 	return b, nil
 }
 
-// Get returns the values of keys in their order, nil for what is not there, or
-// no longer. It costs one lookup per key, and does not make a row any younger.
+// Get returns the values of keys in their order, nil for missing rows. It takes one lookup per key. It does not affect the
+// order of eviction.
 func (b *Bounded) Get(ctx context.Context, keys ...PK) ([][]byte, error) {
 	values, err := b.store.Get(ctx, b.family, keys)
 	if err != nil {
@@ -106,11 +104,9 @@ func (b *Bounded) Scan(ctx context.Context, p, lo, hi []byte, dir Direction, lim
 	return rows, nil
 }
 
-// Put writes entries, in their order the younger the later; one that replaces a
-// row makes it the youngest. Entries are written together as long as they fit
-// together, else one part after the other. An entry that is greater than the
-// family may grow is ErrInvalid, and then nothing is written. Put blocks while
-// others put, not for the disk; entries are not kept.
+// Put writes entries. Later entries count as younger, and a replaced row becomes the youngest. Entries that do not fit into
+// one batch are written in several. If an entry exceeds the limit of the family, Put returns ErrInvalid and writes nothing.
+// Put waits for other calls of Put, but not for the disk. It does not retain entries.
 func (b *Bounded) Put(ctx context.Context, entries ...Entry) error {
 	for i := range entries {
 		e := &entries[i]
@@ -140,7 +136,7 @@ func (b *Bounded) Put(ctx context.Context, entries ...Entry) error {
 	return nil
 }
 
-// Size returns what the family is counted to hold now.
+// Size returns the counted size of the family.
 func (b *Bounded) Size() (bytes, rows uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

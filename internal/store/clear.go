@@ -7,29 +7,31 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// clearRows is how many rows are deleted in one batch where there is no other way.
+// clearRows is the number of rows of one read, and of one batch of an engine that cannot delete a family at once.
 const clearRows = 10_000
 
-// Clear deletes all rows of a family: at once where the engine can, else bit by bit,
-// in which case an error may leave some of them. Nothing must write to the family
-// meanwhile.
-func Clear(ctx context.Context, s Store, family Family) error {
+// Clear deletes all rows of a family: at once if the engine can, otherwise batch by batch. An error may then leave some
+// rows. Nothing may write to the family meanwhile, except a process that moves the cursor called guard: each batch
+// requires that the cursor is at a position, otherwise Clear returns ErrFenced. An empty guard stands for none.
+func Clear(ctx context.Context, s Store, family Family, guard string, at Cursor) error {
 	if err := family.check(); err != nil {
 		return err
 	}
-	if whole, ok := s.(clearer); ok {
-		return whole.clear(ctx, family)
+	if r, ok := s.(*redirected); ok {
+		to := r.current()
+		if guard != "" {
+			guard = to.Stored(FamilyCursor, guard)
+		}
+		return Clear(ctx, r.Store, to.Family(family), guard, at)
 	}
-	return ClearGuarded(ctx, s, family, "", Cursor{})
-}
-
-// ClearGuarded does as Clear, bit by bit where the engine cannot do it at once; each bit
-// only while the cursor of a name is at a place, if it has a name. Else the error is
-// ErrFenced.
-func ClearGuarded(ctx context.Context, s Store, family Family, guard string, at Cursor) error {
-	// Going on where the last rows were: a server steps over deleted ones one by one.
+	whole, _ := s.(clearer)
+	limit := clearRows
+	if whole != nil {
+		limit = 1
+	}
+	// Continue after the last deleted rows: a server steps over deleted rows one by one.
 	for after := (*PK)(nil); ; {
-		rows, err := s.Walk(ctx, family, after, clearRows)
+		rows, err := s.Walk(ctx, family, after, limit)
 		if err != nil {
 			return fmt.Errorf("clearing family %s: %w", family, err)
 		}
@@ -40,17 +42,16 @@ func ClearGuarded(ctx context.Context, s Store, family Family, guard string, at 
 		if guard != "" {
 			b.Move(guard, at, at)
 		}
-		if _, ok := s.(clearer); ok {
-			if err := s.Commit(ctx, &b); err != nil {
-				return fmt.Errorf("clearing family %s: %w", family, err)
+		if whole == nil {
+			for _, row := range rows {
+				b.Delete(family, row.PK)
 			}
-			return Clear(ctx, s, family)
-		}
-		for _, row := range rows {
-			b.Delete(family, row.PK)
 		}
 		if err := s.Commit(ctx, &b); err != nil {
 			return fmt.Errorf("clearing family %s: %w", family, err)
+		}
+		if whole != nil {
+			return whole.clear(ctx, family)
 		}
 		after = &rows[len(rows)-1].PK
 	}

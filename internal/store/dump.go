@@ -9,7 +9,7 @@ import (
 	"iter"
 )
 
-// dumpPage is how many rows a dump holds in memory at a time.
+// dumpPage is the number of rows of one read.
 const dumpPage = 512
 
 // Dump writes every row of r: a line that names the format, then family by
@@ -43,7 +43,7 @@ func Dump(ctx context.Context, r Reader, w io.Writer) error {
 	return nil
 }
 
-// DumpHash is the SHA-256 of the Dump of r.
+// DumpHash returns the SHA-256 of the Dump of r.
 func DumpHash(ctx context.Context, r Reader) ([sha256.Size]byte, error) {
 	digest := sha256.New()
 	if err := Dump(ctx, r, digest); err != nil {

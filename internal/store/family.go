@@ -2,12 +2,10 @@ package store
 
 import "fmt"
 
-// Family is a table of rows. Families are few and fixed: dumps, inspection and
-// the format version go over the list below.
+// Family is a table of rows. The list of families is fixed.
 type Family uint8
 
-// The families. One line adds one. A number is part of every key on disk: it is
-// never changed, and never given again after its family is gone.
+// The families. A family's number is part of every key on disk: never change it, and never reuse it.
 var (
 	// FamilyMeta holds facts about the store itself: format version, accounts.
 	FamilyMeta = family(1, "meta")
@@ -269,17 +267,17 @@ var (
 // familyNames is written by the declarations above and read-only from then on.
 var familyNames [256]string
 
-// twin is what the number of a family's twin differs by.
+// twin is the bit in which the numbers of a family and its twin differ.
 const twin Family = 0x80
 
-// twins makes a family and its twin.
+// twins declares a family and its twin.
 func twins(number uint8, name string) Family {
 	family(number|uint8(twin), name+"_b")
 	return family(number, name)
 }
 
-// Twin returns the family in which the rows of f are while f is rebuilt, and the other
-// way round; f itself if it has none.
+// Twin returns the family that holds the rows of f while f is rebuilt. The twin of a twin is the family itself. Without a
+// twin, Twin returns f.
 func (f Family) Twin() Family {
 	if familyNames[f^twin] == "" {
 		return f
@@ -295,8 +293,7 @@ func family(number uint8, name string) Family {
 	return Family(number)
 }
 
-// Families lists all families in the order of their numbers, which is the order
-// of dumps.
+// Families returns all families in the order of their numbers, which is the order of dumps.
 func Families() []Family {
 	var all []Family
 	for number, name := range familyNames {
@@ -317,7 +314,7 @@ func FamilyNamed(name string) (Family, bool) {
 	return 0, false
 }
 
-// String is the name: lower case, and fit to name a table.
+// String returns the name, which is lower case and valid as the name of a table.
 func (f Family) String() string {
 	if name := familyNames[f]; name != "" {
 		return name

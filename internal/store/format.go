@@ -12,8 +12,8 @@ const Format = 1
 
 var formatKey = PK{P: []byte("format")}
 
-// checkFormat refuses a store of another format, and marks a fresh one. Into one that
-// is not finished a copy may go on.
+// checkFormat returns an error if the store has another format, and marks an empty store. If copies is set, it accepts a
+// store whose copy is incomplete.
 func checkFormat(ctx context.Context, s Store, copies bool) error {
 	if marked, err := readFormat(ctx, s, copies); marked || err != nil {
 		return err
@@ -40,8 +40,7 @@ func checkFormat(ctx context.Context, s Store, copies bool) error {
 	return nil
 }
 
-// readFormat says whether the store is marked, with an error if that is not by a format
-// to go on with.
+// readFormat reports whether the store is marked. It returns an error if the format is not acceptable.
 func readFormat(ctx context.Context, s Store, copies bool) (marked bool, err error) {
 	values, err := s.Get(ctx, FamilyMeta, []PK{formatKey})
 	if err != nil {

@@ -10,14 +10,12 @@ import (
 	"github.com/google/btree"
 )
 
-// Memory is a Store that ends with the process: for tests, and for services
-// that are told to keep nothing. Everything ever put stays in memory until it is
-// deleted. NoSync makes no difference to it.
+// Memory is a Store in memory, for tests and for services that store nothing. NoSync has no effect.
 type Memory struct {
-	// writing is held by the one Commit that makes the next tree.
+	// writing is held by the Commit that creates the next tree.
 	writing sync.Mutex
-	// tree is never changed once it can be loaded here, so that readers and views
-	// need no lock. Nil after Close.
+	// tree is immutable once it is stored here, so readers and views need no lock. It is
+	// nil after Close.
 	tree atomic.Pointer[memoryTree]
 
 	commits, rows, replaced atomic.Uint64
@@ -94,7 +92,7 @@ func (m *Memory) Commit(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// now reads whatever tree is the newest when a call begins.
+// now returns a reader of the latest tree.
 func (m *Memory) now() *memoryView { return &memoryView{tree: &m.tree, store: m} }
 
 // Get implements Reader.
@@ -146,8 +144,8 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// memoryView reads the tree that its pointer has when a call begins: the
-// store's own pointer, or one that no commit moves.
+// memoryView reads the tree that its pointer has when a call begins. The pointer is the store's, or one of the view's own
+// that commits do not change.
 type memoryView struct {
 	tree  *atomic.Pointer[memoryTree]
 	store *Memory

@@ -375,7 +375,7 @@ func (s *Pebble) Close() error {
 	return nil
 }
 
-// wrap says of an error of the engine what this package's callers ask.
+// wrap maps an error of the engine to the errors of this package.
 func (s *Pebble) wrap(err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: stop the service, move %s away and restart; the index is rebuilt from the network (%w)",

@@ -16,12 +16,12 @@ const (
 	escape = 0x01
 )
 
-// prefixLen is the length of the encoded family and p.
+// prefixLen returns the length of the encoded family and p.
 func prefixLen(p []byte) int {
 	return 1 + len(p) + bytes.Count(p, []byte{end}) + bytes.Count(p, []byte{escape}) + 1
 }
 
-// appendPrefix appends what all keys of a partition begin with.
+// appendPrefix appends the prefix that all keys of a partition share.
 func appendPrefix(dst []byte, family Family, p []byte) []byte {
 	dst = append(dst, byte(family))
 	for _, b := range p {
@@ -39,15 +39,14 @@ func encodeKey(family Family, p, k []byte) []byte {
 	return append(appendPrefix(key, family, p), k...)
 }
 
-// endOf turns the prefix of a partition, in place, into the first key after all
-// those of the partition.
+// endOf changes the prefix of a partition in place to the smallest key after all keys of the partition.
 func endOf(prefix []byte) []byte {
 	prefix[len(prefix)-1] = end + 1
 	return prefix
 }
 
-// splitKey is the length of the prefix of an encoded key, or of all of a key
-// that holds no whole prefix, such as a shortened separator between blocks.
+// splitKey returns the length of the prefix of an encoded key. A key without a complete prefix, such as a shortened separator
+// between blocks, counts as a whole.
 func splitKey(key []byte) int {
 	if i := bytes.IndexByte(key, end); i >= 0 {
 		return i + 1
@@ -75,9 +74,8 @@ func decodeKey(key []byte) (pk PK, ok bool) {
 	}
 }
 
-// ParseKey takes apart a row's key in the form that the embedded engine keeps it in,
-// and reports false if it is none, or of no family. What it returns does not share
-// memory with key.
+// ParseKey decodes a row's key as the embedded engine stores it. It returns false for other keys and unknown families. The
+// result does not share memory with key.
 func ParseKey(key []byte) (family Family, pk PK, ok bool) {
 	if len(key) == 0 || Family(key[0]).check() != nil {
 		return 0, PK{}, false

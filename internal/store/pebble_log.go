@@ -28,8 +28,8 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 	os.Exit(1)
 }
 
-// pebbleEvents picks the events an operator should see. Damage is not fatal
-// here: reads report it as ErrCorrupt, and the rest goes on being served.
+// pebbleEvents logs the events that an operator should see. Damage does not end the process: reads of the damaged rows return
+// ErrCorrupt, and the others continue.
 func pebbleEvents(log *slog.Logger, opening *opening) pebble.EventListener {
 	var lines seldom
 	return pebble.EventListener{

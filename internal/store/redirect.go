@@ -18,9 +18,8 @@ type Redirection interface {
 	Named(family Family, p string) (string, bool)
 }
 
-// Redirect returns a store whose rows are in another one, where current says at the time
-// of each call. Views keep what current said when they were opened. Stats and Close are
-// those of s.
+// Redirect returns a store whose rows are stored in s as a Redirection says. It calls current for each operation. A view
+// keeps the Redirection with which it was opened. Stats and Close are those of s.
 func Redirect(s Store, current func() Redirection) Store { return &redirected{s, current} }
 
 // RedirectViews does the same for views alone.
@@ -70,10 +69,6 @@ func (s *redirected) viewScans(ctx context.Context, queries []Query) (View, [][]
 	return redirectedViewer{s.Store, s.current}.viewScans(ctx, queries)
 }
 
-func (s *redirected) clear(ctx context.Context, family Family) error {
-	return Clear(ctx, s.Store, s.current().Family(family))
-}
-
 type redirectedViewer struct {
 	Viewer
 	current func() Redirection
@@ -115,7 +110,7 @@ type redirectedView struct {
 // Close implements View.
 func (v *redirectedView) Close() error { return v.view.Close() }
 
-// redirectedScanner is a view of an engine that is elsewhere.
+// redirectedScanner is a view of a remote store.
 type redirectedScanner struct{ *redirectedView }
 
 func (v redirectedScanner) scans(ctx context.Context, queries []Query) ([][]Row, error) {
@@ -127,7 +122,7 @@ type redirectedReader struct {
 	to   Redirection
 }
 
-// named says whether the partitions of a family are names.
+// named reports whether the partitions of a family are names.
 func named(family Family) bool {
 	return family == FamilyMeta || family == FamilyCursor || family == FamilyIndexed
 }
@@ -189,8 +184,7 @@ func (r *redirectedReader) Walk(ctx context.Context, family Family, after *PK, l
 	return found, nil
 }
 
-// redirected returns the batch as it is stored: b itself if that is the same, else one
-// that shares its rows.
+// redirected returns the batch as it is stored: b if nothing differs, otherwise a batch that shares its rows.
 func (b *Batch) redirected(to Redirection) *Batch {
 	same := func(o op) bool {
 		return to.Family(o.family) == o.family && (!named(o.family) || to.Stored(o.family, string(o.pk.P)) == string(o.pk.P))

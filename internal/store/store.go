@@ -1,10 +1,7 @@
-// Package store keeps what quorate knows behind one narrow interface: families
-// of rows (p, k) -> v, where the partition key p says which list a row belongs
-// to and the clustering key k orders the rows of that list bytewise. Every read
-// stays within one partition, so that an embedded engine answers it from one
-// place on disk and a distributed one from one shard. The package knows neither
-// what the rows mean nor who writes them; there are no queries, joins or
-// secondary indexes: an index is a family of its own, written in the same batch.
+// Package store holds the persistent rows of quorate behind one small interface. A row of a family has a partition key p, a
+// clustering key k and a value. The clustering keys order the rows of a partition bytewise. Every read stays within one
+// partition, so an embedded engine reads one place on disk and a distributed one asks one shard. The package does not
+// interpret rows. It has no joins and no secondary indexes: an index is a family of its own, written in the same batch.
 package store
 
 import (
@@ -15,9 +12,8 @@ import (
 )
 
 var (
-	// ErrFenced means that a cursor of a batch was not where its writer expected it:
-	// another writer took over. Nothing of the batch was written. Read the cursor
-	// again, or stop.
+	// ErrFenced means that a cursor did not have the value that a batch expects: another writer took over. Nothing of the
+	// batch was written. Read the cursor again, or stop.
 	ErrFenced = errors.New("cursor was moved by another writer")
 	// ErrClosed means that the store or view was closed before the call.
 	ErrClosed = errors.New("store is closed")
@@ -28,24 +24,21 @@ var (
 	ErrFormat = errors.New("store has another format")
 	// ErrInUse means that another process uses the store.
 	ErrInUse = errors.New("store is in use")
-	// ErrUnavailable means that the server does not answer, went away, or refuses for the
-	// moment; trying again later may help. After a Commit it is unknown whether anything was written: commit
-	// the batch again if its cursors have not moved.
+	// ErrUnavailable means that the server does not respond, or refuses temporarily; retrying may help. After a Commit it is
+	// unknown whether the batch was written: commit it again if its cursors have not moved.
 	ErrUnavailable = errors.New("the store's server does not answer")
-	// ErrInvalid means that an argument exceeds a limit of this package. Trying again
-	// does not help.
+	// ErrInvalid means that an argument exceeds a limit of this package. Retrying does not help.
 	ErrInvalid = errors.New("invalid use of the store")
 )
 
 const (
-	// MaxKey is the greatest length of p and k together, in bytes: what a B-tree
-	// page of PostgreSQL takes, with room for its own headers.
+	// MaxKey is the maximum length of p and k together, in bytes. It fits a B-tree page of PostgreSQL with its headers.
 	MaxKey = 2048
-	// MaxValue is the greatest length of a value, in bytes.
+	// MaxValue is the maximum length of a value, in bytes.
 	MaxValue = 64 << 20
 )
 
-// PK names a row of a family. Both parts may be empty and hold any byte.
+// PK identifies a row of a family. Both parts may be empty and contain any byte.
 type PK struct {
 	// P is the partition key.
 	P []byte
@@ -64,8 +57,8 @@ type Entry struct {
 	V []byte
 }
 
-// Range bounds a lookup by Reader.Floor: Lo <= k <= Hi. A nil Hi means no upper
-// bound, an empty one admits the empty key only.
+// Range bounds a lookup by Reader.Floor: Lo <= k <= Hi. A nil Hi means no upper bound. An empty Hi allows only the empty
+// key.
 type Range struct {
 	Lo, Hi []byte
 }
@@ -80,74 +73,68 @@ const (
 	Descending
 )
 
-// Reader is what a store and a view of it have in common.
+// Reader reads rows from a store or from a view of it.
 //
-// Every method may be called from any number of goroutines, blocks for as long
-// as the engine reads, sees one consistent state per call, and returns slices
-// that belong to the caller. A row of Scan or Floor may share 4 KiB of memory with
-// others. Arguments are not kept. Errors are ErrClosed, ErrInvalid, ErrCorrupt,
-// the context's, or the engine's own, wrapped.
+// It is safe for concurrent use. Each call sees one consistent state and blocks while the engine reads. The caller owns the
+// returned slices; rows of Scan and Floor may share 4 KiB of memory. Arguments are not retained. Errors are ErrClosed,
+// ErrInvalid, ErrCorrupt, the context's, or those of the engine, wrapped.
 type Reader interface {
 	// Get returns the values of keys, in their order. A missing row is nil, an
 	// empty value is empty and not nil.
 	Get(ctx context.Context, family Family, keys []PK) ([][]byte, error)
 	// Scan returns at most limit rows of partition p with lo <= k < hi. A nil hi
-	// means no upper bound. A limit of 0 or less returns no row. To read the next
-	// page, go on from After(last key) when ascending, or up to the last key when
-	// descending.
+	// means no upper bound. A limit of 0 or less returns no row. The next page begins
+	// at After(last key) when ascending, and ends before the last key when descending.
 	Scan(ctx context.Context, family Family, p, lo, hi []byte, dir Direction, limit int) ([]Row, error)
 	// Floor returns, for each range in its order, the row of partition p with
 	// the greatest key in the range, or a Row whose V is nil.
 	Floor(ctx context.Context, family Family, p []byte, ranges []Range) ([]Row, error)
 	// Walk returns at most limit rows of the whole family in ascending order of
-	// (p, k), those after the given one, or from the first if after is nil. It is
-	// there for copies and dumps; on a distributed engine it visits every shard.
+	// (p, k), beginning after the given one, or with the first if after is nil. It is
+	// for copies and dumps; on a distributed engine it visits every shard.
 	Walk(ctx context.Context, family Family, after *PK, limit int) ([]Entry, error)
 }
 
 // Store is an engine. It is safe for concurrent use.
 type Store interface {
 	Reader
-	// Commit writes a batch in one step: all of it or nothing, whatever happens
-	// to the process or the machine. Unless the batch is NoSync, it blocks until
-	// the batch would survive a loss of power. Readers may see a batch a moment
-	// before that. Batches that one goroutine commits become durable in order.
+	// Commit writes a batch atomically, also if the process or the machine fails. Unless
+	// the batch is NoSync, it blocks until the batch would survive a loss of power. Readers
+	// may see a batch a moment earlier. Batches of one goroutine become durable in order.
 	//
-	// The batch and the bytes put into it must not be changed until Commit has
-	// returned and belong to the caller again afterwards. The context is heeded
-	// until writing begins; an error that comes later says nothing about whether
-	// the batch was written, except ErrFenced: then it was not.
+	// The caller must not change the batch and its slices until Commit returns. The context
+	// can cancel Commit until writing begins. After a later error other than ErrFenced it is
+	// unknown whether the batch was written.
 	Commit(ctx context.Context, b *Batch) error
-	// View returns the store as it is now, unmoved by later commits. An open view
-	// keeps the engine from reclaiming what was overwritten since, or moved,
-	// in memory and on disk: close it within seconds, not hours.
+	// View returns the current state, which later commits do not change. The engine cannot
+	// reclaim memory and disk space of overwritten rows while a view is open: close it within
+	// seconds.
 	View(ctx context.Context) (View, error)
 	// Stats returns figures about the engine, cheap enough for every scrape.
 	Stats() Stats
-	// Close waits for calls under way, closes the views that are open, and
-	// releases the engine. A second call returns ErrClosed.
+	// Close waits for calls in progress, closes open views, and releases the engine. A second
+	// call returns ErrClosed.
 	Close() error
 }
 
-// View is a consistent state of a store, to be closed by who asked for it.
+// View is a consistent state of a store. The caller of Store.View must close it.
 type View interface {
 	Reader
 	// Close releases the view. A second call does nothing.
 	Close() error
 }
 
-// Stats are figures about an engine. What an engine does not know is 0.
+// Stats are statistics of an engine. Unknown ones are 0.
 type Stats struct {
 	// Engine is the adapter's name.
 	Engine string
 	// Commits and Rows count the batches committed and the puts and deletes in
 	// them since the store was opened.
 	Commits, Rows uint64
-	// Replaced counts rows that were added as new and were there, or, if the engine
-	// notices no more, the families of batches in which there were such rows. Each costs
-	// time, and is a fault of the writer.
+	// Replaced counts rows that were added as new but existed, or, depending on the engine, the
+	// families of batches with such rows. Each costs time and is a bug of the writer.
 	Replaced uint64
-	// Exchanges is how often a read has waited for an engine that is remote.
+	// Exchanges counts the round trips of reads to a remote engine.
 	Exchanges uint64
 	// DiskBytes is what the engine occupies on disk, logs included.
 	DiskBytes uint64
@@ -157,16 +144,16 @@ type Stats struct {
 	CacheHits, CacheMisses uint64
 	// ReadAmplification is the number of places a lookup may have to visit.
 	ReadAmplification int
-	// CompactionDebtBytes is the rewriting that still lies ahead of the engine, and
-	// Compactions how much of it is under way.
+	// CompactionDebtBytes is the number of bytes that the engine has yet to rewrite,
+	// Compactions the number of compactions in progress.
 	CompactionDebtBytes uint64
 	Compactions         int
-	// FlushedBytes and CompactedBytes were written since the store was opened: rows for
-	// the first time, and again.
+	// FlushedBytes and CompactedBytes were written since the store was opened: by first
+	// writes and by rewrites.
 	FlushedBytes, CompactedBytes uint64
 }
 
-// After returns the smallest key greater than k: where an ascending scan goes on.
+// After returns the smallest key greater than k, at which the next page of an ascending scan begins.
 func After(k []byte) []byte {
 	next := make([]byte, len(k)+1)
 	copy(next, k)
@@ -195,12 +182,12 @@ func (a PK) check() error {
 	return nil
 }
 
-// present is a copy of a value as readers return it: never nil.
+// present returns a copy of an existing value, which is never nil.
 func present(v []byte) []byte {
 	return append(make([]byte, 0, len(v)), v...)
 }
 
-// copied is a row of its own, in one allocation.
+// copied returns a copy of a row in one allocation.
 func copied(k, v []byte) Row {
 	buf := make([]byte, len(k)+len(v))
 	n := copy(buf, k)
@@ -208,7 +195,7 @@ func copied(k, v []byte) Row {
 	return Row{K: buf[:n:n], V: buf[n:]}
 }
 
-// slab holds the rows of one read, so that small rows need no allocation each.
+// slab holds copies of small rows of one read, which need no allocation of their own.
 type slab []byte
 
 const slabSize = 4 << 10
@@ -227,5 +214,5 @@ func (s *slab) row(k, v []byte) Row {
 	return Row{K: (*s)[at:middle:middle], V: (*s)[middle : at+n : at+n]}
 }
 
-// empty says whether no key can lie in lo <= k < hi.
+// empty reports whether no key satisfies lo <= k < hi.
 func empty(lo, hi []byte) bool { return hi != nil && bytes.Compare(lo, hi) >= 0 }

@@ -91,14 +91,24 @@ type Block struct {
 	content
 }
 
-// Block returns the block with a number. The error is ErrNotStored if there is none.
+// Block returns the block with a number, or ErrUnknown if it is not indexed yet.
 func (c *Chain) Block(ctx context.Context, number uint64) (*Block, error) {
 	r, err := c.reader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	return r.timed(ctx, number)
+	b, err := r.timed(ctx, number)
+	if !errors.Is(err, ErrNotStored) {
+		return b, err
+	}
+	switch last, failed := r.last(ctx, number); {
+	case failed != nil:
+		return nil, failed
+	case last < number:
+		return nil, fmt.Errorf("%w: block %d", ErrUnknown, number)
+	}
+	return nil, err
 }
 
 // BlockByID returns the block with an ID, or ErrUnknown.
@@ -199,7 +209,11 @@ func (r *reader) proposed(ctx context.Context, q *Query, first, end uint64) (pag
 
 // span returns the numbers [first, end) of the selected blocks. Times never decrease.
 func (r *reader) span(ctx context.Context, q *Query) (first, end uint64, err error) {
-	end = q.Tip + 1
+	last, err := r.last(ctx, q.Tip)
+	if err != nil {
+		return 0, 0, err
+	}
+	end = last + 1
 	if q.Below != nil {
 		end = min(end, *q.Below)
 	}

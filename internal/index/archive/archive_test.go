@@ -118,6 +118,9 @@ func (s *stored) write(t *testing.T) {
 		parsed.Place = s.before() + b.Height
 		require.NoError(t, onX.Apply(t.Context(), s.store, parsed, &batch))
 	}
+	for name, next := range map[string]int{index.PChain: len(s.blocks[history.P]), index.XChain: int(s.before()) + len(s.blocks[history.X])} {
+		batch.Move(index.Cursor(network, name, index.Containers), store.Cursor{}, store.Cursor{Next: uint64(next)})
+	}
 	require.NoError(t, s.store.Commit(t.Context(), &batch))
 }
 
@@ -155,7 +158,7 @@ func TestBlocks(t *testing.T) {
 			require.Len(t, types, 1)
 		}
 		_, err := c.Block(t.Context(), uint64(len(all)))
-		require.ErrorIs(t, err, archive.ErrNotStored)
+		require.ErrorIs(t, err, archive.ErrUnknown)
 		_, err = c.BlockByID(t.Context(), ids.GenerateTestID())
 		require.ErrorIs(t, err, archive.ErrUnknown)
 	}
@@ -192,6 +195,25 @@ func TestBlocksByTime(t *testing.T) {
 			}
 			require.Equal(t, want, got, "%s %+v", chain, q)
 		}
+	}
+}
+
+// TestTipBeyondTheStore reads from a store that lags behind the tip, as a standby does. The lists begin with the last block
+// that is stored.
+func TestTipBeyondTheStore(t *testing.T) {
+	s := newStored(t)
+	for _, chain := range []history.Chain{history.P, history.X} {
+		all, c := s.blocks[chain], s.chains[chain]
+		tip := uint64(len(all)) + 2
+		page, more, err := c.Blocks(t.Context(), archive.Query{Tip: tip, Limit: 3})
+		require.NoError(t, err)
+		require.True(t, more)
+		require.Len(t, page, 3)
+		require.Equal(t, all[len(all)-1].ID, page[0].ID)
+		_, err = c.Txs(t.Context(), archive.TxQuery{Tip: tip, Limit: 3})
+		require.NoError(t, err)
+		_, err = c.Block(t.Context(), tip)
+		require.ErrorIs(t, err, archive.ErrUnknown)
 	}
 }
 

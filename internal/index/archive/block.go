@@ -12,6 +12,7 @@ import (
 	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/xchain"
+	"quorate/internal/index"
 	"quorate/internal/index/container"
 	"quorate/internal/store"
 )
@@ -50,6 +51,16 @@ func (c *Chain) reader(ctx context.Context) (*reader, error) {
 }
 
 func (r *reader) close() { _ = r.view.Close() }
+
+// last returns the number of the last block that is stored in the view, at most tip. A view of a standby may lag behind
+// the height that the caller knows. If no block was ever stored, last returns tip.
+func (r *reader) last(ctx context.Context, tip uint64) (uint64, error) {
+	at, err := store.ReadCursor(ctx, r.view, index.Cursor(r.NetworkID, r.Name, index.Containers))
+	if err != nil || at.Next == 0 {
+		return tip, err
+	}
+	return min(tip, max(at.Next, r.before+1)-r.before-1), nil
+}
 
 // read returns a block. Its time is zero if the block has none.
 func (r *reader) read(ctx context.Context, number uint64) (*Block, error) {

@@ -1,5 +1,5 @@
 // Package l1 indexes P-Chain transactions that changed L1s (ACP-77): conversions, registrations and weight
-// changes, by transaction, by validation and by subnet. A Projection of the P-Chain's pipeline writes the rows, a Index
+// changes, by transaction, by validation and by subnet. A Projection of the P-Chain's pipeline writes the rows, an Index
 // reads them.
 package l1
 

@@ -36,9 +36,6 @@ const (
 	maxUnmatched = 100_000
 )
 
-// Viewer is the store interface that an Index needs.
-type Viewer = store.Viewer
-
 // Index reads the ledger of one network; a store may contain several networks. Each call reads one consistent view. It
 // is safe for concurrent use. Errors are those of the store and of this package.
 type Index struct {

@@ -21,19 +21,18 @@ import (
 )
 
 const (
-	// requests is how many nodes are asked at a time. What they answer overlaps, so that
-	// many more would fetch the same again.
+	// requests is the number of concurrent requests. Responses overlap, so more requests would mostly fetch known vertices.
 	requests = 4
-	// requestTimeout is how long a node has for an answer.
+	// requestTimeout is the timeout of a request.
 	requestTimeout = 10 * time.Second
-	// maxAnswer is how many vertices of one answer are read, which is how many a node
-	// sends by default (avalanchego, config, bootstrap-ancestors-max-containers-sent).
+	// maxAnswer is the maximum number of vertices that are read from a response. Nodes send at most as many by default
+	// (avalanchego config, bootstrap-ancestors-max-containers-sent).
 	maxAnswer = 2000
-	// A node that failed is not asked again for a while, longer each time.
+	// A node that failed gets no request for a while, which grows with each failure.
 	firstRest, lastRest = 2 * time.Second, 5 * time.Minute
-	// lookAgain is how often new connections are looked for while no node can be asked.
+	// lookAgain is the interval between checks for new connections while no node accepts requests.
 	lookAgain = 250 * time.Millisecond
-	// tellEvery is how many vertices lie between two lines of the log.
+	// tellEvery is the number of vertices between two log lines.
 	tellEvery = 100_000
 )
 
@@ -49,8 +48,8 @@ type wanted struct {
 	below uint64
 }
 
-// frontier holds what is wanted, the vertices with the highest children first: what
-// comes below them is likely to come with them.
+// frontier is a heap of wanted vertices. Those with the highest children come first, because responses contain their
+// ancestors, which are likely wanted too.
 type frontier []wanted
 
 func (f frontier) Len() int           { return len(f) }
@@ -64,23 +63,23 @@ func (f *frontier) Pop() any {
 	return one
 }
 
-// fetcher fetches vertices. One goroutine owns it; those that wait for nodes only send
-// to answers.
+// fetcher fetches vertices. One goroutine owns it; the goroutines of requests only send to answers.
 type fetcher struct {
 	*Index
 	at store.Cursor
-	// queue has what is wanted and not asked for; asked is which node was asked for what.
-	// Both together are the keys of open.
+	// queue holds the wanted vertices without a request, asked the node of each request. open holds all of them, with the
+	// height of a child.
 	queue frontier
 	asked map[ids.ID]ids.NodeID
 	open  map[ids.ID]uint64
 	nodes map[ids.NodeID]*nodeRecord
-	// answers has room for one of each request.
+	// answers has capacity for one response of each request.
 	answers chan nodeAnswer
 	told    uint64
 }
 
-// nodeRecord is how a node behaved.
+// nodeRecord is what is known of a node: whether it has a request, its consecutive failures, and until when it gets no
+// request.
 type nodeRecord struct {
 	busy     bool
 	failures int
@@ -94,8 +93,7 @@ type nodeAnswer struct {
 	err    error
 }
 
-// fetch fetches what is missing of the vertices before and with the stop vertex. It
-// returns where the cursor is then.
+// fetch fetches the stop vertex and all its ancestors that are missing. It returns the new position of the cursor.
 func (r *Index) fetch(ctx context.Context, stopVertexID ids.ID, at store.Cursor) (store.Cursor, error) {
 	f := &fetcher{
 		Index: r, at: at, asked: make(map[ids.ID]ids.NodeID), open: make(map[ids.ID]uint64),
@@ -108,7 +106,7 @@ func (r *Index) fetch(ctx context.Context, stopVertexID ids.ID, at store.Cursor)
 	return f.at, err
 }
 
-// resume reads what is wanted.
+// resume reads the wanted vertices from the store.
 func (f *fetcher) resume(ctx context.Context, stopVertexID ids.ID) error {
 	if f.at.Next == 0 {
 		f.want(stopVertexID, 1<<63)
@@ -138,7 +136,7 @@ func (f *fetcher) want(id ids.ID, below uint64) {
 	heap.Push(&f.queue, wanted{id, below})
 }
 
-// run asks nodes until nothing is wanted.
+// run sends requests until no vertex is wanted.
 func (f *fetcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -167,8 +165,7 @@ func (f *fetcher) run(ctx context.Context) error {
 	return nil
 }
 
-// ask gives nodes that are free something to do: what is wanted and is not kept from an
-// earlier index.
+// ask sends requests for wanted vertices to free nodes. It takes vertices that an earlier index stored from there.
 func (f *fetcher) ask(ctx context.Context, asking *sync.WaitGroup) error {
 	for len(f.queue) > 0 && len(f.asked) < requests {
 		one := f.queue[0]
@@ -204,8 +201,7 @@ func (f *fetcher) ask(ctx context.Context, asking *sync.WaitGroup) error {
 	return nil
 }
 
-// free picks the node that failed least of those that are connected and have nothing to
-// do.
+// free returns the connected node with the fewest failures among those without a request.
 func (f *fetcher) free() (ids.NodeID, bool) {
 	var best ids.NodeID
 	var bestRecord *nodeRecord
@@ -224,7 +220,7 @@ func (f *fetcher) free() (ids.NodeID, bool) {
 	return best, bestRecord != nil
 }
 
-// answered takes what a node sent. What did not come is asked for again.
+// answered handles a response. A vertex that did not come is requested again.
 func (f *fetcher) answered(ctx context.Context, a nodeAnswer) error {
 	n := f.nodes[a.nodeID]
 	n.busy = false
@@ -236,7 +232,7 @@ func (f *fetcher) answered(ctx context.Context, a nodeAnswer) error {
 			return err
 		}
 	} else if a.err == nil {
-		whole = true // it came with another
+		whole = true // another response contained it
 	}
 	if whole {
 		n.failures = 0
@@ -254,9 +250,8 @@ func (f *fetcher) answered(ctx context.Context, a nodeAnswer) error {
 	return nil
 }
 
-// take stores an answer: the vertex that was asked for, and after it only ancestors of
-// those before them. It reports false at the first that is something else, which is
-// dropped with all that follow it.
+// take stores a response: the requested vertex, followed by ancestors, each of which must be a parent of a preceding one. At
+// the first vertex that is not, take drops the rest and returns false.
 func (f *fetcher) take(ctx context.Context, id ids.ID, answer [][]byte) (whole bool, err error) {
 	whole = len(answer) > 0
 	due := map[ids.ID]bool{id: true}
@@ -274,7 +269,7 @@ func (f *fetcher) take(ctx context.Context, id ids.ID, answer [][]byte) (whole b
 			err = fmt.Errorf("%w: it is of chain %s", xchain.ErrVertex, v.ChainID)
 		}
 		if err != nil {
-			// Its ID says that the network accepted it.
+			// Its ID proves that the network accepted it, so another node would send the same.
 			return false, fmt.Errorf("vertex %s: %w", hash, err)
 		}
 		for _, parent := range v.ParentIDs {
@@ -291,7 +286,7 @@ func (f *fetcher) take(ctx context.Context, id ids.ID, answer [][]byte) (whole b
 	return whole, f.store(ctx, all, bytesOf)
 }
 
-// store writes vertices that are not there yet, and what is wanted then.
+// store writes vertices that are not stored yet, and which vertices are wanted now.
 func (f *fetcher) store(ctx context.Context, all []*xchain.Vertex, bytesOf map[ids.ID][]byte) error {
 	var about []ids.ID
 	place := make(map[ids.ID]int)
@@ -362,11 +357,11 @@ func (f *fetcher) store(ctx context.Context, all []*xchain.Vertex, bytesOf map[i
 	return nil
 }
 
-// keptAtOnce is how many vertices are read at a time that are kept already.
+// keptAtOnce is the maximum number of stored vertices that are read at once.
 const keptAtOnce = 256
 
-// kept returns a vertex and its ancestors as a node would, from the containers of an
-// earlier index; nothing if the vertex is not there or damaged.
+// kept returns a vertex and ancestors of it from the containers of an earlier index, in the order of a node's response. It
+// returns none if the vertex is missing or damaged.
 func (f *fetcher) kept(ctx context.Context, id ids.ID) (all [][]byte, err error) {
 	chain := f.chain()
 	queue, seen := []ids.ID{id}, map[ids.ID]bool{id: true}

@@ -20,12 +20,11 @@ const (
 	rowKnown
 	// rowWanted holds the height of a child of a vertex that is not fetched: k is its ID.
 	rowWanted
-	// rowPlace holds the place of a transaction: p goes on with its ID.
+	// rowPlace holds the place of a transaction: p goes on with its ID. It exists until the vertices are sorted.
 	rowPlace
 )
 
-// bucketBits is how many heights, or places of transactions, share a partition, as a
-// power of two.
+// bucketBits is the binary logarithm of the number of heights, or of places, in a partition.
 const bucketBits = 10
 
 func (r *Index) fetchedKey(kind byte, parts ...[]byte) []byte {
@@ -50,7 +49,7 @@ func (r *Index) placeKey(txID ids.ID) store.PK {
 	return store.PK{P: r.fetchedKey(rowPlace, txID[:])}
 }
 
-// txKey is the row of FamilyVertexTx of a place.
+// txKey returns the key in FamilyVertexTx of a place.
 func (r *Index) txKey(place uint64) store.PK {
 	return store.PK{P: row.Network(r.o.NetworkID, row.Uint64(place>>bucketBits)), K: row.Uint64(place)}
 }
@@ -59,8 +58,7 @@ func (r *Index) chain() container.Chain {
 	return container.Chain{NetworkID: r.o.NetworkID, Name: container.Vertices}
 }
 
-// numbers reads rows whose values are numbers; those that are there, by their place in
-// keys.
+// numbers reads rows whose values are numbers. It returns the existing ones by their index in keys.
 func (r *Index) numbers(ctx context.Context, keys []store.PK) (map[int]uint64, error) {
 	found := make(map[int]uint64)
 	const most = 2048

@@ -16,28 +16,28 @@ import (
 	"quorate/internal/store"
 )
 
-// pageVertices is how many vertices are put in order at a time.
+// pageVertices is the number of vertices that are sorted together.
 const pageVertices = 256
 
-// sorter puts fetched vertices and their transactions in order. What it writes follows
-// from the vertices alone, so that it may begin anew and write the same.
+// sorter numbers the vertices and their transactions. Its rows depend only on the vertices, so after an interruption it
+// starts again and writes the same rows.
 type sorter struct {
 	*Index
 	begin index.XChainBegin
 	at    store.Cursor
 	// next are the numbers of the next vertex and transaction.
 	next totals
-	// waiting are transactions by one that they have to come after, in the order in which
-	// they were found; delayed are their IDs.
+	// waiting lists delayed transactions by each transaction that must precede them, in the order in which they were found.
+	// delayed has their IDs.
 	waiting map[ids.ID][]*delayedTx
 	delayed map[ids.ID]bool
 
-	// Of the page.
+	// batch and placed belong to the current page.
 	batch  *store.Batch
 	placed map[ids.ID]uint64 // places of transactions
 }
 
-// delayedTx is a transaction in a vertex that comes before some that it depends on.
+// delayedTx is a transaction in a vertex that precedes some of the transactions it depends on.
 type delayedTx struct {
 	id       ids.ID
 	vertex   uint64
@@ -45,7 +45,7 @@ type delayedTx struct {
 	missing  int
 }
 
-// sort puts in order what is fetched, and completes the index.
+// sort numbers the fetched vertices and completes the index.
 func (r *Index) sort(ctx context.Context, begin index.XChainBegin, at store.Cursor) error {
 	r.log.Info("putting pre-Cortina vertices in order", slog.Uint64("vertices", at.Next))
 	s := &sorter{
@@ -103,7 +103,7 @@ func fetchedVertex(one *store.Entry) (*xchain.Vertex, error) {
 	return v, nil
 }
 
-// page puts some vertices in order, and the transactions in them.
+// page numbers the vertices of a page and their transactions.
 func (s *sorter) page(ctx context.Context, rows []store.Entry) error {
 	all := make([]*xchain.Vertex, len(rows))
 	after := make(map[ids.ID][]ids.ID) // what transactions depend on
@@ -138,7 +138,7 @@ func (s *sorter) page(ctx context.Context, rows []store.Entry) error {
 		}
 		s.next.vertices++
 	}
-	// Nothing else may write to the index.
+	// Fail if another process writes to the index.
 	s.batch.Move(s.cursor, s.at, s.at)
 	if err := s.o.Store.Commit(ctx, s.batch); err != nil {
 		return fmt.Errorf("putting vertices in order: %w", err)
@@ -147,8 +147,8 @@ func (s *sorter) page(ctx context.Context, rows []store.Entry) error {
 	return nil
 }
 
-// readPlaces reads which transactions have places. Places at or after the next are left
-// from an earlier attempt and count for nothing.
+// readPlaces reads the places of transactions. It ignores places at or after the next one, which an interrupted attempt
+// wrote.
 func (s *sorter) readPlaces(ctx context.Context, after map[ids.ID][]ids.ID) error {
 	s.placed = make(map[ids.ID]uint64)
 	asked := make(map[ids.ID]bool)
@@ -178,8 +178,8 @@ func (s *sorter) readPlaces(ctx context.Context, after map[ids.ID][]ids.ID) erro
 	return nil
 }
 
-// found gives a transaction its place, unless it has one or depends on some that have
-// none.
+// found assigns a place to a transaction, unless it has one. A transaction that depends on others without a place is
+// delayed.
 func (s *sorter) found(id ids.ID, vertex uint64, position int, after []ids.ID) {
 	if _, ok := s.placed[id]; ok || s.delayed[id] {
 		return
@@ -217,7 +217,7 @@ func (s *sorter) place(tx *delayedTx) {
 	s.batch.Put(store.FamilyVertexTx, at, binary.AppendUvarint(binary.AppendUvarint(nil, tx.vertex), uint64(tx.position)))
 }
 
-// clear deletes what was needed until the vertices were in order.
+// clear deletes the rows that sorting needed.
 func (r *Index) clear(ctx context.Context, at store.Cursor) error {
 	err := r.eachPage(ctx, func(rows []store.Entry) error {
 		var batch store.Batch

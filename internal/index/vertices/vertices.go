@@ -1,13 +1,12 @@
-// Package vertices indexes what the X-Chain accepted before it was linearised (Cortina).
-// It fetches the vertices from validators, beginning with the stop vertex, which all
-// others come before. What a vertex is named by is the hash of its bytes, so that nobody
-// has to be trusted with them. Then it puts vertices and transactions in an order that
-// follows from the vertices alone: all who index the chain have the same.
+// Package vertices indexes what the X-Chain accepted before it was linearised (Cortina). It fetches the vertices from
+// validators, from the last one, the stop vertex, to its ancestors. The ID of a vertex is the hash of its bytes, so the
+// validators need not be trusted. Then it sorts vertices and transactions. The order depends only on the vertices, so all
+// indexes have the same.
 //
-// Vertices are in the order of height and ID. A transaction is at the place of the first
-// vertex that has it, in the vertex's order, and after all whose outputs it consumes.
+// Vertices are ordered by height and ID. A transaction has the place of the first vertex that contains it, but follows all
+// transactions whose outputs it consumes.
 //
-// There are no new vertices: an index of them is complete once and for all.
+// There are no new vertices, so a complete index stays complete.
 package vertices
 
 import (
@@ -30,49 +29,49 @@ import (
 )
 
 var (
-	// ErrIncomplete says that vertices are missing, or not in order yet.
+	// ErrIncomplete means that vertices are missing or not sorted yet.
 	ErrIncomplete = errors.New("not all vertices are indexed")
-	// ErrPosition says that a position cannot be read.
+	// ErrPosition means that a position cannot be decoded.
 	ErrPosition = errors.New("not a position in a list of vertices")
 )
 
-// Peers are nodes of the network; *p2p.Network has these methods.
+// Peers are nodes of the network. *p2p.Network implements it.
 type Peers interface {
-	// ConnectedNodes lists the nodes that can be asked now.
+	// ConnectedNodes returns the nodes that accept requests now.
 	ConnectedNodes() []ids.NodeID
-	// Ancestors returns what a node sends as a container and its ancestors.
+	// Ancestors returns what a node sends as a container and its ancestors, unverified.
 	Ancestors(ctx context.Context, nodeID ids.NodeID, chainID, containerID ids.ID, engine p2p.EngineType) ([][]byte, error)
 }
 
-// Options of an Index. All but Peers and Log are required.
+// Options configures an Index. All fields but Peers, Now and Log are required.
 type Options struct {
 	Store     store.Store
 	NetworkID uint32
 	// ChainID is the X-Chain's.
 	ChainID ids.ID
-	// Begin tells how the chain's blocks begin.
+	// Begin returns the beginning of the chain's blocks.
 	Begin func(ctx context.Context) (index.XChainBegin, error)
-	// Dependencies returns the transactions that a transaction has to come after.
+	// Dependencies returns the transactions that must precede a transaction.
 	Dependencies func(tx []byte) ([]ids.ID, error)
-	// Peers are asked for vertices. Nil: an Index that does not Run.
+	// Peers supply the vertices. It may be nil for an Index that does not Run.
 	Peers Peers
-	// Now tells when a vertex came to be kept; nil means time.Now.
+	// Now returns the time at which a vertex is stored; nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Index indexes the vertices of one network. Safe for concurrent use.
+// Index indexes the vertices of one network. It is safe for concurrent use.
 type Index struct {
 	o      Options
 	cursor string
 	log    *slog.Logger
-	// trouble is what ended Run or holds it up.
+	// trouble is why the vertices are not complete, nil if unknown.
 	trouble atomic.Pointer[string]
-	// totals are those of a complete index, which do not change.
+	// totals caches the totals of a complete index, which do not change.
 	totals atomic.Pointer[totals]
 }
 
-// New makes a record, which may be in the store already.
+// New returns an index, which may be in the store already.
 func New(o Options) *Index {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -83,8 +82,8 @@ func New(o Options) *Index {
 	return &Index{o: o, cursor: fmt.Sprintf("%s%d", cursorPrefix, o.NetworkID), log: o.Log}
 }
 
-// Trouble says why vertices are not complete, and how many there are; it is empty if
-// they are complete or have not been asked for.
+// Trouble returns why the vertices are not complete, with their number so far. It is empty if they are complete or were not
+// requested.
 func (r *Index) Trouble() string {
 	if text := r.trouble.Load(); text != nil {
 		return *text
@@ -99,7 +98,7 @@ func (r *Index) troubled(format string, args ...any) {
 
 const cursorPrefix = "vertices/"
 
-// Form is that of the record's rows. Versions 1 and 2 had the order of a certain node.
+// Form returns the format of the rows. Versions 1 and 2 had the order of the node that the vertices came from.
 func Form() index.Form {
 	return index.Form{
 		Name: "vertices", Version: 3,
@@ -108,16 +107,16 @@ func Form() index.Form {
 	}
 }
 
-// The cursor counts up. It is at most the number of vertices while they are fetched, at
-// complete when they are in order, and at cleared when what that took is deleted.
+// The cursor counts the vertices while they are fetched. It is at complete when they are sorted, and at cleared when the
+// rows that sorting needed are deleted.
 const (
 	complete = 1 << 62
 	cleared  = 1 << 63
 )
 
-// Run fetches vertices and puts them in order, until that is done or ctx ends. What it
-// has fetched stays if it is ended, however that happens. An error says that the store
-// failed or belongs to another process, or that the vertices cannot be read.
+// Run fetches and sorts vertices until all are sorted or ctx ends. After an interruption it continues with the vertices
+// that are stored. It returns store.ErrFenced if another process took over, store.ErrClosed, or an error about vertices that
+// cannot be decoded. It retries after other errors.
 func (r *Index) Run(ctx context.Context) error {
 	err := retry.Pauses{First: time.Second, Longest: time.Minute}.Do(ctx, func() error {
 		err := r.run(ctx)
@@ -170,7 +169,7 @@ func (r *Index) run(ctx context.Context) error {
 	return nil
 }
 
-// totals are how many vertices and transactions there are in a complete index.
+// totals are the numbers of vertices and transactions in a complete index.
 type totals struct{ vertices, txs uint64 }
 
 const totalsVersion = 1
@@ -221,9 +220,8 @@ func (r *Index) counts(ctx context.Context) (totals, error) {
 	return all, nil
 }
 
-// Await returns true once vertices are missing that have to be fetched, or false if the
-// chain has none or all are there. It asks again until the node and the store answer,
-// or ctx ends.
+// Await reports whether vertices must be fetched. It returns false if the chain has none or all are stored. It retries until
+// the node and the store respond or ctx ends.
 func (r *Index) Await(ctx context.Context) (needed bool, err error) {
 	for {
 		_, err := r.counts(ctx)
@@ -239,7 +237,7 @@ func (r *Index) Await(ctx context.Context) (needed bool, err error) {
 	}
 }
 
-// Complete returns once the vertices are complete, whoever fetched them, or ctx ends.
+// Complete waits until the vertices are complete, also if another process fetches them, or ctx ends.
 func (r *Index) Complete(ctx context.Context) error {
 	for {
 		if _, err := r.counts(ctx); err == nil {
@@ -251,7 +249,7 @@ func (r *Index) Complete(ctx context.Context) error {
 	}
 }
 
-// pause is how long an Index waits before it looks again at what others write.
+// pause waits before the store is read again for progress of another process.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -261,8 +259,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// Count is how many vertices the chain accepted. The error is
-// index.ErrVerticesMissing until they are complete.
+// Count returns the number of vertices, or index.ErrVerticesMissing until they are complete.
 func (r *Index) Count(ctx context.Context) (uint64, error) {
 	all, err := r.counts(ctx)
 	return all.vertices, missing(err)
@@ -274,7 +271,7 @@ func (r *Index) TxCount(ctx context.Context) (uint64, error) {
 	return all.txs, missing(err)
 }
 
-// missing is what an error is to the X-Chain's index.
+// missing adds index.ErrVerticesMissing to ErrIncomplete.
 func missing(err error) error {
 	if errors.Is(err, ErrIncomplete) {
 		return fmt.Errorf("%w: %w", index.ErrVerticesMissing, err)
@@ -287,17 +284,16 @@ type Vertex struct {
 	ID        ids.ID
 	ParentIDs []ids.ID
 	Height    uint64
-	// Index is the place in the order of all vertices.
+	// Index is the vertex's number in the order of all vertices.
 	Index uint64
 	TxIDs []ids.ID
 	// Size is in bytes.
 	Size int
 }
 
-// At returns at most limit vertices of a height in the order of their index, or
-// against it, those after a position (nil: from the first on), and the position of
-// the next page, nil if there is none. Errors are ErrIncomplete, ErrPosition, or the
-// store's.
+// At returns at most limit vertices of a height, ordered by index, the smallest first if ascending is set. The page begins
+// after a position, nil for the first page. next is the position of the next page, nil if there is none. Errors are
+// ErrIncomplete, ErrPosition, or come from the store.
 func (r *Index) At(ctx context.Context, height uint64, ascending bool, limit int, after []byte) (page []Vertex, next []byte, err error) {
 	if _, err := r.counts(ctx); err != nil {
 		return nil, nil, err

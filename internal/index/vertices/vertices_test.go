@@ -496,7 +496,7 @@ func TestAnOlderIndexIsEnough(t *testing.T) {
 			batch.Delete(store.FamilyIndexed, store.PK{P: []byte(r.cursor)})
 			require.NoError(t, s.Commit(t.Context(), &batch))
 			for _, family := range Form().Families {
-				require.NoError(t, store.Clear(t.Context(), s, family))
+				require.NoError(t, store.Clear(t.Context(), s, family, "", store.Cursor{}))
 			}
 			return newRecord(d, p, s).Run(t.Context())
 		}

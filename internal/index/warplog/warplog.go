@@ -192,14 +192,17 @@ func (f *follower) advance(ctx context.Context) error {
 	}
 	f.Metrics.lag.Set(0)
 	if !f.reread.IsZero() && !time.Now().Before(f.reread) {
-		if _, err := f.read(ctx, f.next-min(overlap, f.size, f.next-f.first), f.next-1); err != nil {
-			if errors.Is(err, node.ErrBeyondTip) {
+		if n := min(overlap, f.size, f.next-f.first); n > 0 {
+			_, err := f.read(ctx, f.next-n, f.next-1)
+			switch {
+			case err == nil:
+			case errors.Is(err, node.ErrBeyondTip):
 				return nil
-			}
-			if !errors.Is(err, node.ErrPruned) {
+			case errors.Is(err, node.ErrPruned):
+				f.first = f.next
+			default:
 				return err
 			}
-			f.first = f.next
 		}
 		f.reread = time.Time{}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
@@ -319,4 +320,26 @@ func TestAbsurdHeightAtTheStartIsForgotten(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, found.blocks(), 11)
 	})
+}
+
+// lagging is a node that lags behind what was read, and accepts no empty range.
+type lagging struct{ height uint64 }
+
+func (n lagging) EVMHeight(context.Context, string) (uint64, error) { return n.height, nil }
+
+func (n lagging) SentMessages(_ context.Context, _ string, from, through uint64) ([]node.SentMessage, uint64, error) {
+	if from > through {
+		return nil, 0, errors.New("invalid block range")
+	}
+	return nil, through, nil
+}
+
+// TestNothingToReread has the node prune all blocks that would be read again.
+func TestNothingToReread(t *testing.T) {
+	m, err := NewMetrics(prometheus.NewRegistry(), "C")
+	require.NoError(t, err)
+	f := follower{Options: Options{Source: lagging{9}, Metrics: m}, started: true, first: 10, next: 10, reread: time.Now().Add(-time.Second), size: maxRange}
+	require.NoError(t, f.advance(t.Context()))
+	require.Equal(t, uint64(maxRange), f.size)
+	require.True(t, f.reread.IsZero())
 }

@@ -30,7 +30,6 @@ import (
 	"quorate/internal/index"
 	"quorate/internal/index/evm/metadata"
 	"quorate/internal/index/l1"
-	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/index/vertices"
 	"quorate/internal/node"
@@ -66,7 +65,7 @@ type Network struct {
 	// record the index of L1s; nil without a store.
 	indexed atomic.Pointer[chainIndex]
 	record  *l1.Index
-	views   ledger.Viewer // what the Data API reads from; nil means the store
+	views   store.Viewer  // what the Data API reads from; nil means the store
 	ledger  bool          // whether outputs, balances and stakes are configured to be indexed
 	stakes  *stakes.Cache // nil without a store
 	uptimes *uptime.Cache // nil without a store
@@ -111,7 +110,7 @@ type Options struct {
 	// Slots and EVMSlots are those of Store, of the primary chains and of the EVM chains; nil without a store.
 	Slots, EVMSlots *index.Slots
 	// Views are what the Data API reads from; nil means the store.
-	Views                        ledger.Viewer
+	Views                        store.Viewer
 	Archive                      *aggregator.Archive
 	SignatureBytes, MessageBytes uint64
 	// BlockBytes limits the blocks of EVM chains in flight to the store, over all chains; 0 means no limit.

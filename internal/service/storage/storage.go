@@ -16,7 +16,6 @@ import (
 	"quorate/internal/config"
 	"quorate/internal/index"
 	"quorate/internal/index/evm"
-	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/service/hint"
 	"quorate/internal/service/replica"
@@ -42,7 +41,7 @@ type State struct {
 }
 
 // Views returns the standbys to read from instead of the store, nil without any.
-func (k *State) Views() ledger.Viewer {
+func (k *State) Views() store.Viewer {
 	if k.standbys == nil {
 		return nil
 	}

@@ -97,7 +97,7 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // as requested
 		}
-		l.log.Warn("lease lost; it is asked for again", slog.String("lease", name), slog.Any("error", err))
+		l.log.Warn("lease lost; requesting it again", slog.String("lease", name), slog.Any("error", err))
 		select { // pause, so that work that fails at once does not spin
 		case <-ctx.Done():
 			return nil
