@@ -20,6 +20,9 @@ const (
 	maxMessage = constants.DefaultMaxMessageSize
 	// frameHeader is the big-endian length before each message, in bytes.
 	frameHeader = 4
+	// maxFields bounds the fields of what a message has. Lists of containers are the longest:
+	// nodes send at most 2,000 (avalanchego, config, bootstrap-ancestors-max-containers-sent).
+	maxFields = 16 << 10
 )
 
 // Fields of p2p.Message (avalanchego, proto/p2p/p2p.proto).
@@ -81,6 +84,38 @@ func outermost(b []byte, size int) (protowire.Number, []byte, bool) {
 		return 0, nil, false
 	}
 	return field, b[n+m:], true
+}
+
+// crowded reports whether a message has more than maxFields fields in its fields. A parsed list
+// takes up to a hundred times the bytes of its encoding, and no allowance covers that.
+func crowded(b []byte) bool {
+	count := 0
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			break
+		}
+		m := protowire.ConsumeFieldValue(field, kind, b[n:])
+		if m < 0 {
+			break
+		}
+		if kind == protowire.BytesType {
+			body, _ := protowire.ConsumeBytes(b[n:])
+			for len(body) > 0 && count <= maxFields {
+				_, _, size := protowire.ConsumeField(body)
+				if size < 0 {
+					break
+				}
+				body = body[size:]
+				count++
+			}
+		}
+		if count++; count > maxFields {
+			return true
+		}
+		b = b[n+m:]
+	}
+	return false
 }
 
 // response is a p2p.AppResponse whose slices belong to the message that it was
@@ -200,6 +235,9 @@ func read(b []byte, f func(content) error) (compressed []byte, err error) {
 		if !heed(field) {
 			return nil, f(content{})
 		}
+	}
+	if crowded(b) {
+		return nil, errNotAMessage
 	}
 	m := new(p2p.Message)
 	if err := proto.Unmarshal(b, m); err != nil {
