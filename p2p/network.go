@@ -113,6 +113,7 @@ type Network struct {
 	frames        frames
 	dials         *rate.Limiter
 	large         *semaphore.Weighted // bytes of large messages that are being received
+	unasked       *semaphore.Weighted // the part of large for nodes without a pending exchange
 	places        *places
 	book          *book
 	sets          sets
@@ -157,6 +158,7 @@ func New(config Config) (*Network, error) {
 		dials:         rate.NewLimiter(rate.Limit(config.DialsPerSecond), int(config.DialsPerSecond)),
 		buffers:       sync.Pool{New: func() any { return new([smallMessage]byte) }},
 		large:         semaphore.NewWeighted(largeBudget),
+		unasked:       semaphore.NewWeighted(largeBudget / 2),
 		places:        newPlaces(config.AllowPrivateIPs),
 		book:          openBook(config.Dir, config.Log),
 		calls:         newCalls(),

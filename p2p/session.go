@@ -40,7 +40,8 @@ const (
 	// mediumMessage is the size in bytes up to which messages are read without
 	// asking for a share of largeBudget. Answers with signatures stay far below.
 	mediumMessage = 64 << 10
-	// largeBudget bounds the large messages that are being received, in bytes.
+	// largeBudget bounds the large messages that are being received, in bytes. Nodes without a
+	// pending exchange may use half of it.
 	largeBudget = 64 << 20
 
 	// maxRefusalText bounds how much of a node's explanation is kept, in bytes.
@@ -223,6 +224,13 @@ func (s *session) receive(ctx context.Context, size int) error {
 	if field, _, ok := outermost(start, size); ok && !heed(field) {
 		s.n.metrics.unhandled.Inc()
 		return s.skip(buffer[:], size-len(start))
+	}
+	if size > mediumMessage && s.exchanges.Load() == 0 {
+		if !s.n.unasked.TryAcquire(int64(size)) {
+			s.n.metrics.unexpected.Inc()
+			return s.skip(buffer[:], size-len(start))
+		}
+		defer s.n.unasked.Release(int64(size))
 	}
 	return s.receiveLarge(ctx, start, size)
 }
