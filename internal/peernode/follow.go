@@ -26,7 +26,7 @@ const (
 var errOther = errors.New("the network's P-Chain does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
 
 // errNewer means that the believed blocks can be old.
-var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted; wait until those nodes agree", needed)
+var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted, or named none; wait until those nodes agree", needed)
 
 // follower downloads blocks and executes them. Only one goroutine uses it.
 type follower struct {

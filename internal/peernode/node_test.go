@@ -287,6 +287,26 @@ func TestMinorityIsBehind(t *testing.T) {
 	require.ErrorContains(t, node.Ready(), "most of the stake asked has a newer block")
 }
 
+// mute is peers of which only one names its last block. The others say which blocks they have accepted.
+type mute struct{ *network }
+
+func (p mute) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
+	if nodeID != p.nodes[0] {
+		return ids.Empty, errors.New("not in time")
+	}
+	return p.network.AcceptedFrontier(ctx, nodeID, chainID)
+}
+
+// TestOneNamesOldBlock has the only node that names a block name an old one. It is not confirmed as the tip.
+func TestOneNamesOldBlock(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	n.accept(20, n.nodes[0])
+	node := run(t, options(r, g, n), mute{n}, func(s Status) bool { return s.Height == 20 && (s.Err != nil || !s.Confirmed.IsZero()) })
+	require.Zero(t, node.Status().Confirmed)
+	require.ErrorContains(t, node.Ready(), "or named none")
+}
+
 // TestOtherChain has a network whose chain does not have what was executed.
 func TestOtherChain(t *testing.T) {
 	r, g := record(t)

@@ -36,8 +36,8 @@ type poll struct {
 	// accepted are the blocks that enough of the stake has accepted. holders are the nodes that have each.
 	accepted []ids.ID
 	holders  map[ids.ID][]ids.NodeID
-	// behind says that at least half of the asked stake named another block as its last one. What is accepted can then be
-	// any ancestor of the tip, because all nodes have accepted those.
+	// behind says that at least half of the asked stake named none of accepted as its last block. What is accepted can then
+	// be any ancestor of the tip, because all nodes have accepted those.
 	behind bool
 }
 
@@ -89,7 +89,7 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 	}
 	others := 0.
 	for _, v := range sample {
-		if v.frontier != ids.Empty && !slices.Contains(p.accepted, v.frontier) {
+		if !slices.Contains(p.accepted, v.frontier) {
 			others += float64(v.weight)
 		}
 	}
