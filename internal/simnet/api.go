@@ -367,7 +367,8 @@ func (n *Network) proposer(name, method string) (any, error) {
 	case "proposervm.getProposedHeight":
 		return api.GetHeightResponse{Height: avajson.Uint64(n.Height())}, nil
 	case "proposervm.getCurrentEpoch":
-		return proposervm.GetEpochResponse{Number: 1, StartTime: avajson.Uint64(time.Now().Unix()), PChainHeight: avajson.Uint64(n.Height())}, nil
+		e := n.currentEpoch()
+		return proposervm.GetEpochResponse{Number: avajson.Uint64(e.number), StartTime: avajson.Uint64(e.start.Unix()), PChainHeight: avajson.Uint64(e.height)}, nil
 	}
 	return nil, unknownMethod(method)
 }
