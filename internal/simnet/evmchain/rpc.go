@@ -194,8 +194,12 @@ func (n *Node) appendResult(to []byte, r *request, f *Faults) ([]byte, error) {
 			return to, err
 		}
 		number, err := n.blockArgument(r, 0, f)
-		if err == nil && number == 0 {
+		switch {
+		case err != nil:
+		case number == 0:
 			err = errGenesisTrace
+		case f.lacks(number):
+			err = &rpcError{code: -32000, message: fmt.Sprintf("block #%d not found", number)}
 		}
 		if err != nil {
 			return to, err
@@ -362,7 +366,7 @@ func (n *Node) appendItemOf(to []byte, r *request, f *Faults, what part, member 
 	n.mu.RLock()
 	number, ok := n.txs[short(h)]
 	n.mu.RUnlock()
-	if !ok || uint64(number) > n.tip(f) {
+	if !ok || uint64(number) > n.tip(f) || f.lacks(uint64(number)) {
 		return append(to, "null"...), nil
 	}
 	b, err := n.appendPart(nil, uint64(number), what)
@@ -486,6 +490,9 @@ func (n *Node) appendLogs(to []byte, r *request, f *Faults) ([]byte, error) {
 	out = append(out, '[')
 	var receipts []byte
 	for number := first; number <= last; number++ {
+		if f.lacks(number) {
+			continue
+		}
 		if receipts, err = n.appendPart(receipts[:0], number, receiptsPart); err != nil {
 			return to, err
 		}

@@ -367,6 +367,21 @@ func TestFaults(t *testing.T) {
 	n.SetFaults(Faults{Tracing: StateMissing})
 	require.Equal(t, -32000, call(t, url, "debug_traceBlockByNumber", trace).Error.Code)
 
+	n.SetFaults(Faults{})
+	var sent []struct{ Hash string }
+	for number := uint64(1); len(sent) == 0; number++ {
+		text := result(t, url, "eth_getBlockByNumber", fmt.Sprintf(`["0x%x",true]`, number))
+		sent = read[struct{ Transactions []struct{ Hash string } }](t, []byte(text)).Transactions
+	}
+	logs := fmt.Sprintf(`[{"fromBlock":"0x1","toBlock":"0x%x"}]`, n.Tip()-1)
+	require.NotEqual(t, "[]", result(t, url, "eth_getLogs", logs))
+	n.SetFaults(Faults{First: n.Tip()})
+	for _, method := range []string{"eth_getTransactionByHash", "eth_getTransactionReceipt"} {
+		require.Equal(t, "null", result(t, url, method, fmt.Sprintf("[%q]", sent[0].Hash)))
+	}
+	require.Equal(t, "[]", result(t, url, "eth_getLogs", logs))
+	require.Contains(t, call(t, url, "debug_traceBlockByNumber", trace).Error.Message, "block #5 not found")
+
 	n.SetFaults(Faults{Behind: 10})
 	require.Equal(t, fmt.Sprintf(`"0x%x"`, n.Tip()-10), result(t, url, "eth_blockNumber", "[]"))
 	require.NotNil(t, call(t, url, "eth_getBlockByNumber", fmt.Sprintf(`["0x%x",true]`, n.Tip()-9)).Error)
