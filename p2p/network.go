@@ -120,7 +120,7 @@ type Network struct {
 	calls         *calls
 	metrics       *metrics
 	started       atomic.Bool
-	learned       atomic.Bool    // addresses, since pull looked last
+	learned       atomic.Bool    // new addresses were learned since pull last looked
 	backlog       atomic.Int64   // bytes that wait for nodes to read
 	keepers       sync.WaitGroup // goroutines of keep; added to with mu held and closed false
 
@@ -210,8 +210,7 @@ func (n *Network) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("p2p: network was already run")
 	}
-	// Connections outlive ctx until the book is written, while it is still known
-	// who is connected.
+	// Connections outlive ctx until the book is written, because it notes the connected nodes.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	n.mu.Lock()
@@ -233,7 +232,7 @@ func (n *Network) Run(ctx context.Context) error {
 	return err
 }
 
-// close ends all sessions and lets no others begin.
+// close ends all sessions. No others begin afterwards.
 func (n *Network) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -243,7 +242,7 @@ func (n *Network) close() {
 	}
 }
 
-// enter notes a session that begins, false if the network is closed.
+// enter notes a new session. It returns false if the network is closed.
 func (n *Network) enter(s *session) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -258,7 +257,7 @@ func (n *Network) enter(s *session) bool {
 func (n *Network) connect(s *session) {
 	n.book.met(Address{NodeID: s.nodeID, Addr: s.addr})
 	n.places.booked(Address{NodeID: s.nodeID, Addr: s.addr})
-	claim := s.hello.claim
+	claim := s.handshake.claim
 	n.places.claimed(s.nodeID, ips.NewClaimedIPPort(s.cert, claim.AddrPort, claim.Timestamp, nil))
 	n.mu.Lock()
 	n.connected[s.nodeID] = s
@@ -287,16 +286,16 @@ func (n *Network) leave(s *session) {
 	}
 }
 
-// NodeID is our own node ID.
+// NodeID returns the service's own node ID.
 func (n *Network) NodeID() ids.NodeID { return n.nodeID }
 
-// Proof is our own BLS public key, and that we have its secret.
+// Proof returns the service's BLS public key with its proof of possession.
 func (n *Network) Proof() *signer.ProofOfPossession { return n.proof }
 
-// UpgradeTime is the newest upgrade of the network that we know of.
+// UpgradeTime returns the time of the newest known upgrade of the network.
 func (n *Network) UpgradeTime() time.Time { return n.compatible.UpgradeTime }
 
-// Claimed is where we tell others that we listen, which is nowhere.
+// Claimed returns the address in the service's handshakes, at which nothing listens.
 func (n *Network) Claimed() netip.AddrPort { return nowhere }
 
 // Connected reports whether a request to nodeID can be sent now.
@@ -316,7 +315,7 @@ func (n *Network) Tracks(nodeID ids.NodeID, subnetID ids.ID) (tracks, known bool
 	return ok && slices.Contains(s.peer.Load().TrackedSubnets, subnetID), ok
 }
 
-// ConnectedCount is the number of nodes that requests can be sent to.
+// ConnectedCount returns the number of nodes that requests can be sent to.
 func (n *Network) ConnectedCount() int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -342,7 +341,7 @@ func (n *Network) Peers() []Peer {
 	for _, s := range n.connected {
 		peer := *s.peer.Load()
 		peer.RoundTrip = time.Duration(s.lag.Load())
-		peer.LastSent, peer.LastReceived = time.Unix(s.lastSent.Load(), 0).UTC(), time.Unix(s.lastHeard.Load(), 0).UTC()
+		peer.LastSent, peer.LastReceived = time.Unix(s.lastSent.Load(), 0).UTC(), time.Unix(s.lastReceived.Load(), 0).UTC()
 		peer.ObservedUptime = s.uptime.Load()
 		list = append(list, peer)
 	}

@@ -89,7 +89,7 @@ func (f *follower) run(ctx context.Context) error {
 	return nil
 }
 
-// progress tells the status and, now and then, the log how far a long download or execution is.
+// progress changes the status, and logs it at most once each tellAgain.
 func (f *follower) progress(change func(*Status)) {
 	f.node.change(change)
 	if time.Since(f.told) < tellAgain {
@@ -107,7 +107,7 @@ func (e *fatalError) Error() string { return e.err.Error() }
 
 // step asks for the tip once, and executes what is new.
 func (f *follower) step(ctx context.Context) error {
-	// What an earlier process left is finished first: a believed block is believed for good.
+	// Finish what an earlier process began: a believed block stays believed.
 	if err := f.advance(ctx); err != nil {
 		return err
 	}

@@ -263,7 +263,7 @@ func TestTipNeedsStake(t *testing.T) {
 	n.accept(0, n.nodes[2:]...) // which says nothing
 	run(t, options(r, g, n), n, func(s Status) bool {
 		require.Zero(t, s.Height)
-		return s.Err != nil && strings.Contains(s.Err.Error(), "at most 40 % of their stake has accepted one block, 80 % must")
+		return s.Err != nil && strings.Contains(s.Err.Error(), "at most 40% of their stake has accepted one block, 80% must")
 	})
 
 	n.accept(len(r.P))
@@ -272,7 +272,7 @@ func TestTipNeedsStake(t *testing.T) {
 	}
 	run(t, options(r, g, n), n, func(s Status) bool {
 		require.Zero(t, s.Height)
-		return s.Err != nil && strings.Contains(s.Err.Error(), "connected to 40 % of the weight")
+		return s.Err != nil && strings.Contains(s.Err.Error(), "connected to 40% of the weight")
 	})
 }
 
