@@ -54,9 +54,6 @@ type Config struct {
 	// MaxReconnectDelay bounds the growing pause between attempts to reach one node; 0
 	// means 10 s.
 	MaxReconnectDelay time.Duration
-	// DialsPerSecond bounds new outgoing connections, also the size of a burst; 0 means
-	// 300.
-	DialsPerSecond uint32
 	// Log may be nil. Events of single connections have the level debug.
 	Log *slog.Logger
 	// Metrics may be nil. Names begin with quorate_p2p_. For several networks on one
@@ -141,9 +138,6 @@ func New(config Config) (*Network, error) {
 	if config.MaxReconnectDelay <= 0 {
 		config.MaxReconnectDelay = 10 * time.Second
 	}
-	if config.DialsPerSecond == 0 {
-		config.DialsPerSecond = 300
-	}
 	cert, nodeID, err := loadIdentity(config.Dir)
 	if err != nil {
 		return nil, err
@@ -155,7 +149,7 @@ func New(config Config) (*Network, error) {
 		tls:           tlsConfig(cert),
 		compatible:    version.GetCompatibility(upgradeTime(config)),
 		bootstrappers: set.Of[ids.NodeID](),
-		dials:         rate.NewLimiter(rate.Limit(config.DialsPerSecond), int(config.DialsPerSecond)),
+		dials:         rate.NewLimiter(dialsPerSecond, dialsPerSecond),
 		buffers:       sync.Pool{New: func() any { return new([smallMessage]byte) }},
 		large:         semaphore.NewWeighted(largeBudget),
 		unasked:       semaphore.NewWeighted(largeBudget / 2),

@@ -32,11 +32,7 @@ import (
 
 // serveAPI starts the node API.
 func (n *Network) serveAPI() error {
-	listen := n.options.NodeListen
-	if listen == "" {
-		listen = "127.0.0.1:0"
-	}
-	l, err := net.Listen("tcp", listen)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("starting the node API: %w", err)
 	}

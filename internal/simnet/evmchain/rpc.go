@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,7 +59,7 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f := *n.faults.Load()
 	if count := n.answers.Add(1); f.Every > 0 && count%f.Every != 0 {
-		f.Truncated, f.Reset, f.HalfBatch, f.Drip = false, false, false, 0
+		f.Truncated, f.Reset, f.HalfBatch = false, false, false
 	}
 	buffer, _ := n.buffers.Get().(*[]byte)
 	if buffer == nil {
@@ -72,10 +73,10 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	w.Header().Set("Content-Type", "application/json")
-	if !f.Reset && f.Drip == 0 && !f.Truncated {
+	if !f.Reset && !f.Truncated {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	}
-	f.write(r.Context(), w, answer)
+	f.write(w, answer)
 }
 
 // maxBuffer bounds the buffers that are reused, in bytes.
@@ -396,10 +397,6 @@ func (n *Node) mayTrace(r *request, f *Faults) error {
 	switch f.Tracing {
 	case NoTracer:
 		return &rpcError{code: -32601, message: fmt.Sprintf("the method %s does not exist/is not available", r.Method)}
-	case StateMissing:
-		return &rpcError{code: -32000, message: "required historical state unavailable (reexec=128)"}
-	case TraceTimeout:
-		return &rpcError{code: -32000, message: "execution timeout"}
 	case TraceCrash:
 		return &rpcError{code: -32603, message: "method handler crashed"}
 	}
@@ -524,7 +521,7 @@ func (w *filter) appendLogs(to, receipts []byte) []byte {
 // wants reports whether a log is selected. It depends on how render.go encodes logs.
 func (w *filter) wants(l []byte) bool {
 	address := string(l[len(`{"address":"`):][:42])
-	if len(w.addresses) > 0 && !has(w.addresses, address) {
+	if len(w.addresses) > 0 && !slices.Contains(w.addresses, address) {
 		return false
 	}
 	_, topics, _ := bytes.Cut(l, []byte(`"topics":[`))
@@ -532,7 +529,7 @@ func (w *filter) wants(l []byte) bool {
 		if len(topics) < 68 || topics[0] != '"' {
 			return false
 		}
-		if len(wanted) > 0 && !has(wanted, string(topics[1:67])) {
+		if len(wanted) > 0 && !slices.Contains(wanted, string(topics[1:67])) {
 			return false
 		}
 		if topics = topics[68:]; topics[0] == ',' {
@@ -540,15 +537,6 @@ func (w *filter) wants(l []byte) bool {
 		}
 	}
 	return true
-}
-
-func has(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 // stateArgument returns the number of the block that an argument names, or of the last block

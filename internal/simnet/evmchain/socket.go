@@ -46,21 +46,12 @@ func (s *sockets) remove(c *websocket.Conn) {
 func (s *sockets) close() {
 	s.mu.Lock()
 	s.closed = true
-	s.mu.Unlock()
-	s.drop()
-	s.running.Wait()
-}
-
-func (s *sockets) drop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for c := range s.all {
 		_ = c.CloseNow()
 	}
+	s.mu.Unlock()
+	s.running.Wait()
 }
-
-// DropSockets breaks off all WebSocket connections.
-func (n *Node) DropSockets() { n.sockets.drop() }
 
 // socketWrite bounds the writing of one message.
 const socketWrite = 10 * time.Second

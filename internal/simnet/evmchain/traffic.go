@@ -2,6 +2,7 @@ package evmchain
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holiman/uint256"
 
@@ -541,21 +542,12 @@ func (g *Generator) mine(c *contract, h held, batch bool) multi {
 		if len(m.ids) == 5 {
 			break
 		}
-		if other.holder == h.holder && other.id != h.id && !contains(m.ids, &other.id) {
+		if other.holder == h.holder && other.id != h.id && !slices.Contains(m.ids, other.id) {
 			has := g.now(g.holding(c, h.holder, &other.id))
 			m.ids, m.amounts = append(m.ids, other.id), append(m.amounts, g.part(has))
 		}
 	}
 	return m
-}
-
-func contains(all []uint256.Int, one *uint256.Int) bool {
-	for i := range all {
-		if all[i] == *one {
-			return true
-		}
-	}
-	return false
 }
 
 // forward has a wallet contract transfer AVAX inside a transaction, in one of many ways.
