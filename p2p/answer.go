@@ -26,7 +26,7 @@ type Answer struct {
 	// Elapsed is the time from sending the request to the answer.
 	Elapsed time.Duration
 
-	// kind is that of the message, which is what answers an exchange.
+	// kind is the kind of message, which is the answer to an exchange.
 	kind    replyKind
 	message *p2p.Message
 }

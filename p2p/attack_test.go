@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"math"
 	"math/big"
 	"net"
@@ -85,6 +86,31 @@ func TestAttackUnasked(t *testing.T) {
 		require.Len(t, got, 1)
 		require.ErrorContains(t, got[0].Err, "x")
 		require.Less(t, len(got[0].Err.Error()), 2*maxRefusalText)
+	})
+}
+
+// Nodes that begin the largest messages and never end them take no memory from one that was asked for blocks.
+func TestAttackStalledLargeMessages(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, p *partner) {
+		p.greet(nil)
+		for range largeBudget / maxMessage {
+			other := meet(t, p.n)
+			_, _ = other.conn.Write(binary.BigEndian.AppendUint32(nil, maxMessage))
+			_, _ = other.conn.Write(make([]byte, smallMessage))
+		}
+		synctest.Wait()
+		began := time.Now()
+		sent := make(chan [][]byte, 1)
+		go func() {
+			got, _ := p.n.Ancestors(t.Context(), p.id, testChain, ids.ID{1}, p2p.EngineType_ENGINE_TYPE_CHAIN)
+			sent <- got
+		}()
+		requestID := next[*p2p.Message_GetAncestors](p).GetAncestors.GetRequestId()
+		p.send(&p2p.Message{Message: &p2p.Message_Ancestors_{Ancestors_: &p2p.Ancestors{
+			ChainId: testChain[:], RequestId: requestID, Containers: [][]byte{make([]byte, 1<<20)},
+		}}})
+		require.Len(t, <-sent, 1)
+		require.Zero(t, time.Since(began))
 	})
 }
 

@@ -19,6 +19,8 @@ import (
 
 const (
 	dialTimeout = 10 * time.Second
+	// dialsPerSecond bounds new connections, also the size of a burst.
+	dialsPerSecond = 300
 	// tlsTimeout bounds a TLS handshake.
 	tlsTimeout = constants.DefaultNetworkReadHandshakeTimeout
 	// reconnectDelay is the first pause between attempts to reach one node; a random part

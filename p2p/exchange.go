@@ -13,16 +13,16 @@ import (
 )
 
 var (
-	// ErrNotSent says that a request did not leave: the node is not connected, does not
-	// read, or has maxExchanges requests to answer already.
+	// ErrNotSent means that a request was not sent: the node is not connected, does not read,
+	// or has maxExchanges pending requests.
 	ErrNotSent = errors.New("request was not sent")
-	// ErrUnanswered says that a node did not answer in time. Nodes drop requests for
+	// ErrUnanswered means that a node did not answer in time. Nodes drop requests for
 	// containers that they do not have.
 	ErrUnanswered = errors.New("node did not answer in time")
 )
 
-// maxExchanges is how many block requests one node has to answer at a time. The
-// connection carries signatures, too, which large answers delay.
+// maxExchanges bounds the pending block requests to one node. Large answers delay signatures
+// on the same connection.
 const maxExchanges = 2
 
 // replyKind is the kind of message that answers a request.
@@ -123,7 +123,7 @@ func (n *Network) Container(ctx context.Context, nodeID ids.NodeID, chainID, con
 
 // exchange sends one request to one node and waits for the reply of a kind, until ctx
 // ends or, at the latest, for maxDeadline. Each kind of request about blocks is an
-// exchange: it adds its replyKind, its field in heed, and its case in session.heard.
+// exchange: it adds its replyKind, its field in handled, and its case in session.onMessage.
 func (n *Network) exchange(
 	ctx context.Context,
 	nodeID ids.NodeID,
@@ -165,10 +165,9 @@ func (n *Network) exchange(
 	}
 }
 
-// beginExchange reserves one of the node's exchanges; it reports false if it has none
-// left. A node that is asked for blocks may then send one message of the largest size
-// beyond its rate limit, so that messages on the same connection do not wait because of
-// an answer that was asked for. Lists of IDs are small.
+// beginExchange reserves one of the node's exchanges. It returns false if maxExchanges are
+// pending. A node that is asked for blocks may send one message of the largest size beyond its
+// rate limit, so that a requested answer does not delay other messages. Lists of IDs are small.
 func (s *session) beginExchange(kind replyKind) bool {
 	if s.exchanges.Add(1) > maxExchanges {
 		s.exchanges.Add(-1)
@@ -186,8 +185,8 @@ func (s *session) endExchange() {
 	}
 }
 
-// charged is how many of the bytes of a message count against the node's rate limit:
-// those beyond the credit of exchanges.
+// charged returns how many bytes of a message count against the node's rate limit: those
+// beyond the credit of exchanges.
 func (s *session) charged(bytes int) int {
 	for {
 		credit := s.credit.Load()

@@ -183,7 +183,7 @@ func TestOurMessagesAreUnderstood(t *testing.T) {
 	require.NoError(t, err)
 	codec, err := testCodec()
 	require.NoError(t, err)
-	greeting, err := n.greeting()
+	greeting, err := n.ownHandshake()
 	require.NoError(t, err)
 	question, err := n.question()
 	require.NoError(t, err)

@@ -20,6 +20,9 @@ const (
 	maxMessage = constants.DefaultMaxMessageSize
 	// frameHeader is the big-endian length before each message, in bytes.
 	frameHeader = 4
+	// maxFields bounds the fields of what a message has. Lists of containers are the longest:
+	// nodes send at most 2,000 (avalanchego, config, bootstrap-ancestors-max-containers-sent).
+	maxFields = 16 << 10
 )
 
 // Fields of p2p.Message (avalanchego, proto/p2p/p2p.proto).
@@ -57,9 +60,9 @@ func frame(m *p2p.Message) ([]byte, error) {
 	return b, nil
 }
 
-// heed reports whether messages of this kind say anything to us. All others are
-// about consensus or are requests to a chain that we do not run.
-func heed(field protowire.Number) bool {
+// handled reports whether the service handles messages of this kind. All others are about
+// consensus or are requests to a chain.
+func handled(field protowire.Number) bool {
 	switch field {
 	case fieldZstd, fieldPing, fieldPong, fieldHandshake, fieldPeerList, fieldAcceptedFrontier, fieldAccepted, fieldAncestors, fieldPut,
 		fieldAppResponse, fieldAppError, fieldGetPeerList:
@@ -68,9 +71,9 @@ func heed(field protowire.Number) bool {
 	return false
 }
 
-// outermost is the kind of a message and its content, given size bytes of a
-// message of which b is the beginning; false if the message does not consist of
-// exactly one field, as peers normally send it.
+// outermost returns the kind of a message and its content. b is the beginning of the message,
+// which has size bytes. It returns false unless the message has exactly one field, as messages
+// of the library do.
 func outermost(b []byte, size int) (protowire.Number, []byte, bool) {
 	field, kind, n := protowire.ConsumeTag(b)
 	if n < 0 || kind != protowire.BytesType {
@@ -83,16 +86,46 @@ func outermost(b []byte, size int) (protowire.Number, []byte, bool) {
 	return field, b[n+m:], true
 }
 
-// response is a p2p.AppResponse whose slices belong to the message that it was
-// read from.
+// crowded reports whether a message has more than maxFields fields in its fields. A parsed list
+// takes up to a hundred times the bytes of its encoding, and no allowance covers that.
+func crowded(b []byte) bool {
+	count := 0
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			break
+		}
+		m := protowire.ConsumeFieldValue(field, kind, b[n:])
+		if m < 0 {
+			break
+		}
+		if kind == protowire.BytesType {
+			body, _ := protowire.ConsumeBytes(b[n:])
+			for len(body) > 0 && count <= maxFields {
+				_, _, size := protowire.ConsumeField(body)
+				if size < 0 {
+					break
+				}
+				body = body[size:]
+				count++
+			}
+		}
+		if count++; count > maxFields {
+			return true
+		}
+		b = b[n+m:]
+	}
+	return false
+}
+
+// response is a p2p.AppResponse. Its slices share memory with the message.
 type response struct {
 	chainID   []byte
 	requestID uint32
 	appBytes  []byte
 }
 
-// parseResponse reads the content of an AppResponse, false if it is in any way
-// unusual.
+// parseResponse parses the content of an AppResponse. It returns false if anything is unusual.
 func parseResponse(b []byte) (r response, ok bool) {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -126,7 +159,7 @@ type decoder struct {
 	contexts sync.Pool // of *zstdContext
 }
 
-// zstdContext is what decompressing a message of usual size needs.
+// zstdContext decompresses messages of usual size.
 type zstdContext struct {
 	zstd.Ctx
 	out []byte
@@ -143,17 +176,16 @@ func newDecoder() (*decoder, error) {
 	}, nil
 }
 
-// content is what a message says: one of its members, or none if it is of a kind
-// that we do not heed.
+// content is the content of a message: a response or another message; neither if the service
+// does not handle its kind.
 type content struct {
 	isResponse bool
 	response   response
 	other      *p2p.Message
 }
 
-// decode hands the content of a message to f, which must not keep any of it. It
-// returns the size of the message when it is not compressed, in bytes. The error
-// is errNotAMessage, or that of f.
+// decode passes the content of a message to f, which must not keep any of it. It returns the
+// decompressed size of the message in bytes. The error is errNotAMessage, or that of f.
 func (d *decoder) decode(b []byte, f func(content) error) (plain int, err error) {
 	field, body, ok := outermost(b, len(b))
 	if ok && field == fieldZstd {
@@ -177,19 +209,18 @@ func (d *decoder) decompress(b []byte, f func(content) error) (plain int, err er
 	if n, err := c.DecompressInto(whole, b); err == nil {
 		whole = whole[:n]
 	} else if whole, err = d.stream.Decompress(b); err != nil {
-		// It is larger than the context's buffer, or broken, of which the library
-		// has its own notion. How much work that was is not known.
+		// The message is malformed. How much work that took is unknown.
 		return maxMessage, fmt.Errorf("%w: %w", errNotAMessage, err)
 	}
 	compressed, err := read(whole, f)
 	if len(compressed) > 0 {
-		err = errNotAMessage // twice is once too many
+		err = errNotAMessage // compressed twice
 	}
 	return len(whole), err
 }
 
-// read hands the content of a message to f, unless it is compressed, which read
-// leaves to the caller.
+// read passes the content of a message to f. If the message is compressed, read returns the
+// compressed bytes instead.
 func read(b []byte, f func(content) error) (compressed []byte, err error) {
 	if field, body, ok := outermost(b, len(b)); ok {
 		if field == fieldAppResponse {
@@ -197,9 +228,12 @@ func read(b []byte, f func(content) error) (compressed []byte, err error) {
 				return nil, f(content{isResponse: true, response: r})
 			}
 		}
-		if !heed(field) {
+		if !handled(field) {
 			return nil, f(content{})
 		}
+	}
+	if crowded(b) {
+		return nil, errNotAMessage
 	}
 	m := new(p2p.Message)
 	if err := proto.Unmarshal(b, m); err != nil {

@@ -184,6 +184,35 @@ func TestSamplesAreDecoded(t *testing.T) {
 	}
 }
 
+// A message that is a list of nothing is refused before it takes memory, however it is encoded.
+func TestCrowdedMessages(t *testing.T) {
+	list := func(field protowire.Number, entries int) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), bytes.Repeat([]byte{1<<3 | 2, 0}, entries))
+	}
+	const many = maxMessage/2 - 8
+	inner := list(fieldPeerList, many)
+	z, err := zstd.Compress(nil, inner)
+	require.NoError(t, err)
+	for name, b := range map[string][]byte{
+		"peer list":    inner,
+		"ancestors":    list(fieldAncestors, many),
+		"compressed":   protowire.AppendBytes(protowire.AppendTag(nil, fieldZstd, protowire.BytesType), z),
+		"in parts":     append(list(fieldPeerList, many/2), list(fieldPeerList, many/2)...),
+		"cut off":      append(list(fieldPing, 0), inner...)[:1<<20],
+		"with the end": append(inner, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := decoded(b)
+			require.ErrorIs(t, err, errNotAMessage)
+			require.Nil(t, got)
+			require.Less(t, testing.AllocsPerRun(1, func() { _, _ = decoded(b) }), 1000.)
+		})
+	}
+	got, err := decoded(list(fieldPeerList, maxClaims))
+	require.NoError(t, err)
+	require.Len(t, got.GetPeerList_().GetClaimedIpPorts(), maxClaims)
+}
+
 func TestFrame(t *testing.T) {
 	b, err := frame(&p2p.Message{Message: &p2p.Message_Ping{Ping: &p2p.Ping{Uptime: 5}}})
 	require.NoError(t, err)

@@ -54,9 +54,6 @@ type Config struct {
 	// MaxReconnectDelay bounds the growing pause between attempts to reach one node; 0
 	// means 10 s.
 	MaxReconnectDelay time.Duration
-	// DialsPerSecond bounds new outgoing connections, also the size of a burst; 0 means
-	// 300.
-	DialsPerSecond uint32
 	// Log may be nil. Events of single connections have the level debug.
 	Log *slog.Logger
 	// Metrics may be nil. Names begin with quorate_p2p_. For several networks on one
@@ -113,13 +110,14 @@ type Network struct {
 	frames        frames
 	dials         *rate.Limiter
 	large         *semaphore.Weighted // bytes of large messages that are being received
+	unasked       *semaphore.Weighted // the part of large for nodes without a pending exchange
 	places        *places
 	book          *book
 	sets          sets
 	calls         *calls
 	metrics       *metrics
 	started       atomic.Bool
-	learned       atomic.Bool    // addresses, since pull looked last
+	learned       atomic.Bool    // new addresses were learned since pull last looked
 	backlog       atomic.Int64   // bytes that wait for nodes to read
 	keepers       sync.WaitGroup // goroutines of keep; added to with mu held and closed false
 
@@ -140,9 +138,6 @@ func New(config Config) (*Network, error) {
 	if config.MaxReconnectDelay <= 0 {
 		config.MaxReconnectDelay = 10 * time.Second
 	}
-	if config.DialsPerSecond == 0 {
-		config.DialsPerSecond = 300
-	}
 	cert, nodeID, err := loadIdentity(config.Dir)
 	if err != nil {
 		return nil, err
@@ -154,9 +149,10 @@ func New(config Config) (*Network, error) {
 		tls:           tlsConfig(cert),
 		compatible:    version.GetCompatibility(upgradeTime(config)),
 		bootstrappers: set.Of[ids.NodeID](),
-		dials:         rate.NewLimiter(rate.Limit(config.DialsPerSecond), int(config.DialsPerSecond)),
+		dials:         rate.NewLimiter(dialsPerSecond, dialsPerSecond),
 		buffers:       sync.Pool{New: func() any { return new([smallMessage]byte) }},
 		large:         semaphore.NewWeighted(largeBudget),
+		unasked:       semaphore.NewWeighted(largeBudget / 2),
 		places:        newPlaces(config.AllowPrivateIPs),
 		book:          openBook(config.Dir, config.Log),
 		calls:         newCalls(),
@@ -208,8 +204,7 @@ func (n *Network) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("p2p: network was already run")
 	}
-	// Connections outlive ctx until the book is written, while it is still known
-	// who is connected.
+	// Connections outlive ctx until the book is written, because it notes the connected nodes.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	n.mu.Lock()
@@ -231,7 +226,7 @@ func (n *Network) Run(ctx context.Context) error {
 	return err
 }
 
-// close ends all sessions and lets no others begin.
+// close ends all sessions. No others begin afterwards.
 func (n *Network) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -241,7 +236,7 @@ func (n *Network) close() {
 	}
 }
 
-// enter notes a session that begins, false if the network is closed.
+// enter notes a new session. It returns false if the network is closed.
 func (n *Network) enter(s *session) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,7 +251,7 @@ func (n *Network) enter(s *session) bool {
 func (n *Network) connect(s *session) {
 	n.book.met(Address{NodeID: s.nodeID, Addr: s.addr})
 	n.places.booked(Address{NodeID: s.nodeID, Addr: s.addr})
-	claim := s.hello.claim
+	claim := s.handshake.claim
 	n.places.claimed(s.nodeID, ips.NewClaimedIPPort(s.cert, claim.AddrPort, claim.Timestamp, nil))
 	n.mu.Lock()
 	n.connected[s.nodeID] = s
@@ -285,16 +280,16 @@ func (n *Network) leave(s *session) {
 	}
 }
 
-// NodeID is our own node ID.
+// NodeID returns the service's own node ID.
 func (n *Network) NodeID() ids.NodeID { return n.nodeID }
 
-// Proof is our own BLS public key, and that we have its secret.
+// Proof returns the service's BLS public key with its proof of possession.
 func (n *Network) Proof() *signer.ProofOfPossession { return n.proof }
 
-// UpgradeTime is the newest upgrade of the network that we know of.
+// UpgradeTime returns the time of the newest known upgrade of the network.
 func (n *Network) UpgradeTime() time.Time { return n.compatible.UpgradeTime }
 
-// Claimed is where we tell others that we listen, which is nowhere.
+// Claimed returns the address in the service's handshakes, at which nothing listens.
 func (n *Network) Claimed() netip.AddrPort { return nowhere }
 
 // Connected reports whether a request to nodeID can be sent now.
@@ -314,7 +309,7 @@ func (n *Network) Tracks(nodeID ids.NodeID, subnetID ids.ID) (tracks, known bool
 	return ok && slices.Contains(s.peer.Load().TrackedSubnets, subnetID), ok
 }
 
-// ConnectedCount is the number of nodes that requests can be sent to.
+// ConnectedCount returns the number of nodes that requests can be sent to.
 func (n *Network) ConnectedCount() int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -340,7 +335,7 @@ func (n *Network) Peers() []Peer {
 	for _, s := range n.connected {
 		peer := *s.peer.Load()
 		peer.RoundTrip = time.Duration(s.lag.Load())
-		peer.LastSent, peer.LastReceived = time.Unix(s.lastSent.Load(), 0).UTC(), time.Unix(s.lastHeard.Load(), 0).UTC()
+		peer.LastSent, peer.LastReceived = time.Unix(s.lastSent.Load(), 0).UTC(), time.Unix(s.lastReceived.Load(), 0).UTC()
 		peer.ObservedUptime = s.uptime.Load()
 		list = append(list, peer)
 	}

@@ -280,7 +280,7 @@ func counted(t testing.TB, registry *prometheus.Registry, name string) float64 {
 // finished.
 func connectedSession(n *Network, nodeID ids.NodeID) *session {
 	s := n.newSession(nil, newWire(nil, &n.backlog), nil, nodeID, netip.AddrPort{})
-	s.hello = &hello{version: version.Current}
+	s.handshake = &handshake{version: version.Current}
 	s.peer.Store(&Peer{NodeID: nodeID})
 	return s
 }

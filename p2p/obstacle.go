@@ -44,17 +44,17 @@ type Failure struct {
 	Detail string
 }
 
-// handshakeError is an errHello with an obstacle.
+// handshakeError is an errHandshake with an obstacle.
 type handshakeError struct {
 	Failure
 	text string
 }
 
-func (e *handshakeError) Error() string { return fmt.Sprintf("%v: %s", errHello, e.text) }
+func (e *handshakeError) Error() string { return fmt.Sprintf("%v: %s", errHandshake, e.text) }
 
-// Is makes every handshakeError an errHello.
+// Is makes every handshakeError an errHandshake.
 func (e *handshakeError) Is(target error) bool {
-	return target == errHello || target == errIncompatible && e.Obstacle == ObstacleVersion
+	return target == errHandshake || target == errIncompatible && e.Obstacle == ObstacleVersion
 }
 
 // Failure returns why nodeID, which is not connected, could not be connected.
@@ -82,7 +82,7 @@ func failureOf(err error) Failure {
 		return handshake.Failure
 	case errors.Is(err, errOtherNode):
 		return Failure{Obstacle: ObstacleOtherNode}
-	case errors.Is(err, errHello), errors.Is(err, errSilent), errors.Is(err, errMalformed), errors.Is(err, errUnexpected), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errHandshake), errors.Is(err, errSilent), errors.Is(err, errMalformed), errors.Is(err, errUnexpected), errors.Is(err, context.DeadlineExceeded):
 		return Failure{Obstacle: ObstacleHandshake}
 	case errors.Is(err, errUnreachable):
 		return Failure{Obstacle: ObstacleUnreachable}

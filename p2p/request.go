@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxDeadline is the longest time a receiver keeps working for us
+	// maxDeadline is the longest time that a receiver works on a request
 	// (avalanchego, utils/constants, DefaultNetworkMaximumInboundTimeout).
 	maxDeadline = constants.DefaultNetworkMaximumInboundTimeout
 	// maxRequest bounds a request in bytes: the largest message of the wire less
@@ -27,12 +27,10 @@ const (
 // request ID, and returns those that the request was handed to. appBytes is the
 // request as the chain's handler expects it, its protocol prefix included.
 //
-// onAnswer is called at most once for each of the returned nodes, with what it
-// answered or with ErrDisconnected, and may be called before Request returns. It
-// runs on the connection's own goroutine, which reads nothing else meanwhile, so
-// it must not block. Nothing is called for nodes that stay silent. When ctx ends
-// the request is forgotten, answers that come later are dropped, and nodes that it
-// was not yet handed to do not get it.
+// onAnswer is called at most once for each of the returned nodes, with its answer or with
+// ErrDisconnected, and may be called before Request returns. It runs on the goroutine that
+// reads the connection, so it must not block. It is not called for nodes that do not answer.
+// When ctx ends, the request is not sent to further nodes, and later answers are dropped.
 func (n *Network) Request(
 	ctx context.Context,
 	chainID ids.ID,
@@ -55,8 +53,7 @@ func (n *Network) Request(
 		return nil
 	}
 
-	// Registered first: on a fast network the answer may be here before the
-	// request has been sent to everybody.
+	// Registered first: answers may arrive before the request is sent to all nodes.
 	requestID, c := n.calls.open(ctx, chainID, nodes, onAnswer)
 	framed, err := frame(&p2p.Message{Message: &p2p.Message_AppRequest{AppRequest: &p2p.AppRequest{
 		ChainId:   chainID[:],
@@ -87,12 +84,12 @@ func (n *Network) connectedOf(nodes []ids.NodeID) []*session {
 	return list
 }
 
-// sendShare is how many sessions are worth a goroutine of their own, since
-// sending takes about 10 µs each.
+// sendShare is the number of sessions for each goroutine that sends. Sending takes about 10 µs
+// a session.
 const sendShare = 64
 
-// sendAll sends to all sessions, the first ones first, on as many processors as
-// there are, until ctx ends, and returns the nodes whose sessions took it.
+// sendAll sends to all sessions in order, on all processors, until ctx ends. It returns the
+// nodes to which it was sent.
 func sendAll(ctx context.Context, sessions []*session, framed []byte) set.Set[ids.NodeID] {
 	took := make([]bool, len(sessions))
 	workers := max(min(runtime.GOMAXPROCS(0), len(sessions)/sendShare), 1)
@@ -116,8 +113,7 @@ func sendAll(ctx context.Context, sessions []*session, framed []byte) set.Set[id
 	return taken
 }
 
-// answered hands an answer to the request that it belongs to. The bytes of a
-// need last only until it returns.
+// answered passes an answer to its request. It does not keep the bytes of a.
 func (n *Network) answered(nodeID ids.NodeID, chainID []byte, requestID uint32, a Answer) {
 	if !n.calls.answer(nodeID, chainID, requestID, a) {
 		n.metrics.unexpected.Inc()
@@ -130,7 +126,7 @@ func (n *Network) answered(nodeID ids.NodeID, chainID []byte, requestID uint32, 
 	}
 }
 
-// calls are the requests that wait for answers, by request ID.
+// calls are the pending requests by request ID.
 type calls struct {
 	mu     sync.RWMutex
 	byID   map[uint32]*call // guarded by mu
@@ -147,22 +143,22 @@ type call struct {
 	start    time.Time
 
 	mu      sync.Mutex
-	waiting map[ids.NodeID]struct{} // guarded by mu: who may still answer
+	waiting map[ids.NodeID]struct{} // guarded by mu: nodes that may still answer
 	forget  func() bool             // guarded by mu: ends the watch on ctx
 }
 
 func newCalls() *calls {
 	return &calls{
 		byID: make(map[uint32]*call),
-		// Chains of coreth and subnet-evm take even IDs for requests of a
-		// retired protocol and never answer them, hence odd. Random, so that
-		// answers to a former process do not meet requests of this one.
+		// Odd, because coreth and subnet-evm drop even IDs, which belonged to a retired
+		// protocol. Random, so that answers to an earlier process do not match requests of
+		// this one.
 		nextID: rand.Uint32() | 1,
 	}
 }
 
-// open registers an application request. It is forgotten when nobody is waited for any
-// more or when ctx ends.
+// open registers an application request. It is removed when no node is waited for any more, or
+// when ctx ends.
 func (cs *calls) open(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, onAnswer func(Answer)) (uint32, *call) {
 	return cs.openFor(ctx, chainID, nodes, replyApp, onAnswer)
 }
@@ -185,8 +181,8 @@ func (cs *calls) openFor(ctx context.Context, chainID ids.ID, nodes []ids.NodeID
 		}
 	}
 
-	// Held until the call is whole: as soon as it has an ID it may be answered, by
-	// a guess or because the node is lost.
+	// Held until the call is complete: an answer may arrive as soon as it has an ID, by a guess
+	// or because the node is lost.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -203,16 +199,15 @@ func (cs *calls) openFor(ctx context.Context, chainID ids.ID, nodes []ids.NodeID
 	return requestID, c
 }
 
-// handed tells which nodes the request went to and returns those that onAnswer
-// was or may be called for.
+// handed notes the nodes to which the request was sent. It returns those for which onAnswer
+// was or may be called.
 func (cs *calls) handed(requestID uint32, c *call, taken set.Set[ids.NodeID]) []ids.NodeID {
 	sent := make([]ids.NodeID, 0, len(taken))
 	c.mu.Lock()
 	for _, nodeID := range c.asked {
 		if !taken.Contains(nodeID) {
-			// One that is not waited for was lost while we were sending, and
-			// the caller has been told.
-			if _, silent := c.waiting[nodeID]; silent {
+			// A node that is not waited for was lost during sending: onAnswer was called.
+			if _, waiting := c.waiting[nodeID]; waiting {
 				delete(c.waiting, nodeID)
 				continue
 			}
@@ -227,8 +222,7 @@ func (cs *calls) handed(requestID uint32, c *call, taken set.Set[ids.NodeID]) []
 	return sent
 }
 
-// answer calls the call that a belongs to, unless nobody waits for it; it
-// reports whether it did. The bytes of a are copied.
+// answer passes a copy of an answer to its call. It returns false if no call waits for it.
 func (cs *calls) answer(nodeID ids.NodeID, chainID []byte, requestID uint32, a Answer) bool {
 	cs.mu.RLock()
 	c := cs.byID[requestID]
@@ -272,7 +266,7 @@ func (cs *calls) deliver(requestID uint32, c *call, nodeID ids.NodeID, a Answer)
 	return true
 }
 
-// close forgets a call that nobody is waited for.
+// close removes a call.
 func (cs *calls) close(requestID uint32, c *call) {
 	c.mu.Lock()
 	forget := c.forget
@@ -287,7 +281,7 @@ func (cs *calls) drop(requestID uint32) {
 	delete(cs.byID, requestID)
 }
 
-// len is the number of calls that wait.
+// len returns the number of pending calls.
 func (cs *calls) len() int {
 	cs.mu.RLock()
 	defer cs.mu.RUnlock()

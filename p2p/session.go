@@ -25,77 +25,78 @@ import (
 
 const (
 	pingInterval = constants.DefaultPingFrequency
-	// silence is how long a node may send no whole message. Pings make it say
-	// something more often.
+	// silence is how long a node may send no complete message. A node that answers pings sends
+	// messages more often.
 	silence = constants.DefaultPingPongTimeout
-	// pulseInterval is how often sessions are looked at.
+	// pulseInterval is the time between two checks of a session.
 	pulseInterval = 500 * time.Millisecond
 
-	// leastMessage is what a message counts as at least against what a node may
-	// send, in bytes, since even an empty one takes work.
+	// leastMessage is the least that a message counts against a node's rate limit, in bytes:
+	// even an empty message takes processor time.
 	leastMessage = 256
-	// smallMessage is the size in bytes up to which messages are read into
-	// buffers that are used again. Nearly all are smaller.
+	// smallMessage is the size in bytes up to which messages are read into reused buffers.
+	// Nearly all messages are smaller.
 	smallMessage = 4 << 10
-	// mediumMessage is the size in bytes up to which messages are read without
-	// asking for a share of largeBudget. Answers with signatures stay far below.
+	// mediumMessage is the size in bytes up to which messages do not count against largeBudget.
+	// Answers with signatures are much smaller.
 	mediumMessage = 64 << 10
-	// largeBudget bounds the large messages that are being received, in bytes.
+	// largeBudget bounds the large messages that are being received, in bytes. Nodes without a
+	// pending exchange may use half of it.
 	largeBudget = 64 << 20
 
-	// maxRefusalText bounds how much of a node's explanation is kept, in bytes.
+	// maxRefusalText bounds the stored text of a refusal, in bytes.
 	maxRefusalText = 1024
 )
 
 var (
 	errMalformed    = errors.New("malformed message")
-	errUnexpected   = errors.New("message out of turn")
+	errUnexpected   = errors.New("unexpected message")
 	errIncompatible = errors.New("version is not compatible")
-	errSilent       = errors.New("node has been silent for too long")
+	errSilent       = errors.New("node sent nothing for too long")
 )
 
-// session is one connection to a node, from the end of its TLS handshake. The
-// goroutine that dialled reads it; whoever has something to say writes to it.
+// session is one connection to a node, from the end of its TLS handshake. The goroutine that
+// dialled reads it; any goroutine may write.
 type session struct {
 	n      *Network
 	nodeID ids.NodeID
 	cert   *staking.Certificate
-	addr   netip.AddrPort // where we met
+	addr   netip.AddrPort // the dialled address
 	conn   io.ReadWriter  // TLS
 	wire   *wire
 	since  time.Time
 
 	// Owned by the reader.
-	header [frameHeader]byte
-	hear   func(content) error // heard
-	allow  *rate.Limiter       // bytes that the node may send
-	debt   int                 // bytes that the last message had more than it seemed
-	hello  *hello              // what its handshake said; nil before; unchanged once peer is set
+	header    [frameHeader]byte
+	handler   func(content) error // onMessage; a field, because a method value allocates
+	allow     *rate.Limiter       // bytes that the node may send
+	debt      int                 // bytes that the last message had more than it seemed
+	handshake *handshake          // the node's; nil before; unchanged once peer is set
 	// failure is why the session ended. Set when run returns.
 	failure error
 
-	// peer is what is known of the node; nil before the handshake is finished.
+	// peer describes the node; nil before the handshake is finished.
 	peer   atomic.Pointer[Peer]
-	quiet  atomic.Int32  // pulses since the last sign of life
+	quiet  atomic.Int32  // pulses since the last message
 	pings  atomic.Int32  // sent and not answered
 	pinged atomic.Int64  // when the last one was sent, in ns since the start of the session
 	lag    atomic.Int64  // between the last ping and its pong, in ns; 0: not known
 	uptime atomic.Uint32 // percent, of ours as the node sees it
 	sent   atomic.Uint64 // messages
-	unsent atomic.Uint64 // messages that the node had no room for
+	unsent atomic.Uint64 // messages dropped because the node does not read
 
-	// exchanges counts those that wait for an answer, credit is how many bytes the node
-	// may send in answer to them beyond allow.
+	// exchanges is the number of pending exchanges, credit how many bytes the node may send
+	// in answer to them beyond allow.
 	exchanges atomic.Int32
 	credit    atomic.Int64
 
-	// lastSent and lastHeard are as of the last pulse, in Unix seconds; what happens to
-	// a message costs nothing that way.
-	lastSent, lastHeard atomic.Int64
+	// lastSent and lastReceived are times as of the last pulse, in Unix seconds. Only pulses
+	// read the clock.
+	lastSent, lastReceived atomic.Int64
 
 	// Owned by the goroutine of pulse.
-	nextPing time.Time
-	spoken   uint64 // sent at the last pulse
+	nextPing   time.Time
+	sentBefore uint64 // sent at the last pulse
 
 	ending sync.Once
 	cause  atomic.Pointer[error] // why we ended it; nil: we did not
@@ -106,19 +107,17 @@ func (n *Network) newSession(conn io.ReadWriter, w *wire, cert *staking.Certific
 	s := &session{
 		n: n, nodeID: nodeID, cert: cert, addr: addr, conn: conn, wire: w, since: now,
 		allow: rate.NewLimiter(constants.DefaultInboundThrottlerBandwidthRefillRate, constants.DefaultInboundThrottlerBandwidthMaxBurstSize),
-		// Apart from each other, so that the pings of a thousand nodes do not
-		// come at once.
+		// At random, so that a thousand nodes are not pinged at the same time.
 		nextPing: now.Add(rand.N(pingInterval)),
 	}
-	s.hear = s.heard
+	s.handler = s.onMessage
 	s.lastSent.Store(now.Unix())
-	s.lastHeard.Store(now.Unix())
+	s.lastReceived.Store(now.Unix())
 	return s
 }
 
-// run carries the session until the connection is lost or ended. It reports
-// whether the handshake was finished. What it waits for besides the connection
-// ends with ctx.
+// run reads the connection until it is lost or ended. It reports whether the handshake was
+// finished. When ctx ends, waits for anything but the connection end.
 func (s *session) run(ctx context.Context) bool {
 	if !s.n.enter(s) {
 		s.failure = context.Canceled
@@ -126,7 +125,7 @@ func (s *session) run(ctx context.Context) bool {
 		s.wire.wait()
 		return false
 	}
-	err := s.greet()
+	err := s.sendHandshake()
 	if err == nil {
 		err = s.read(ctx)
 	}
@@ -147,14 +146,13 @@ func (s *session) end(cause error) {
 		if cause != nil {
 			s.cause.Store(&cause)
 		}
-		// Not through TLS, which would wait for a turn to say goodbye.
-		s.wire.Close() //nolint:errcheck // it is over either way
+		// Without the alert of TLS, which would have to wait for other writers.
+		s.wire.Close() //nolint:errcheck // the session ends either way
 	})
 }
 
-// send hands a framed message to the connection without waiting, and reports
-// whether it was taken. It is not if the node does not read what it was sent
-// before.
+// send writes a framed message without waiting. It returns false if the node does not read
+// earlier messages, or if the connection is lost.
 func (s *session) send(framed []byte) bool {
 	if !s.wire.room(len(framed)) {
 		s.n.metrics.unsent.Inc()
@@ -170,8 +168,8 @@ func (s *session) send(framed []byte) bool {
 	return true
 }
 
-func (s *session) greet() error {
-	framed, err := s.n.greeting()
+func (s *session) sendHandshake() error {
+	framed, err := s.n.ownHandshake()
 	if err != nil {
 		return err
 	}
@@ -220,14 +218,21 @@ func (s *session) receive(ctx context.Context, size int) error {
 	if len(start) == size {
 		return s.handle(start)
 	}
-	if field, _, ok := outermost(start, size); ok && !heed(field) {
+	if field, _, ok := outermost(start, size); ok && !handled(field) {
 		s.n.metrics.unhandled.Inc()
 		return s.skip(buffer[:], size-len(start))
+	}
+	if size > mediumMessage && s.exchanges.Load() == 0 {
+		if !s.n.unasked.TryAcquire(int64(size)) {
+			s.n.metrics.unexpected.Inc()
+			return s.skip(buffer[:], size-len(start))
+		}
+		defer s.n.unasked.Release(int64(size))
 	}
 	return s.receiveLarge(ctx, start, size)
 }
 
-// skip reads size bytes and forgets them.
+// skip reads size bytes and drops them.
 func (s *session) skip(buffer []byte, size int) error {
 	for size > 0 {
 		n, err := s.conn.Read(buffer[:min(size, len(buffer))])
@@ -239,8 +244,8 @@ func (s *session) skip(buffer []byte, size int) error {
 	return nil
 }
 
-// receiveLarge reads the rest of a message that start begins. Memory grows with
-// what has arrived, not with what was announced.
+// receiveLarge reads the rest of a message that begins with start. Memory grows with the bytes
+// that have arrived, not with the announced size.
 func (s *session) receiveLarge(ctx context.Context, start []byte, size int) error {
 	if size > mediumMessage {
 		waiting, cancel := context.WithTimeout(ctx, silence)
@@ -264,10 +269,10 @@ func (s *session) receiveLarge(ctx context.Context, start []byte, size int) erro
 	return s.handle(b)
 }
 
-// handle deals with a message. One that cannot be understood is dropped, like
-// the library does; an error ends the session.
+// handle handles a message. Like the library, it drops a message that cannot be parsed. An error
+// ends the session.
 func (s *session) handle(b []byte) error {
-	plain, err := s.n.decoder.decode(b, s.hear)
+	plain, err := s.n.decoder.decode(b, s.handler)
 	if errors.Is(err, errNotAMessage) {
 		s.n.metrics.malformed.Inc()
 	} else if err != nil {
@@ -277,11 +282,11 @@ func (s *session) handle(b []byte) error {
 	return nil
 }
 
-// heard deals with the content of a message, of which nothing may be kept.
-func (s *session) heard(c content) error {
+// onMessage handles the content of a message. It must not keep any of it.
+func (s *session) onMessage(c content) error {
 	if c.isResponse {
 		if s.peer.Load() == nil {
-			return nil // before the end of the handshake nothing was asked
+			return nil // nothing is requested before the handshake is finished
 		}
 		s.n.answered(s.nodeID, c.response.chainID, c.response.requestID, Answer{Bytes: c.response.appBytes})
 		return nil
@@ -294,24 +299,24 @@ func (s *session) heard(c content) error {
 		s.uptime.Store(m.Ping.GetUptime())
 		s.send(s.n.frames.pong)
 	case *p2p.Message_Pong:
-		return s.ponged()
+		return s.onPong()
 	case *p2p.Message_Handshake:
-		return s.greeted(m.Handshake)
+		return s.onHandshake(m.Handshake)
 	case *p2p.Message_PeerList_:
-		return s.told(m.PeerList_)
+		return s.onPeerList(m.PeerList_)
 	case *p2p.Message_GetPeerList:
-		// We serve nobody's validators; who wants addresses asks these.
+		// This service is no source of addresses.
 		if s.peer.Load() != nil {
 			s.send(s.n.frames.noPeers)
 		}
 	case *p2p.Message_AcceptedFrontier_:
-		s.replied(replyFrontier, m.AcceptedFrontier_, c.other)
+		s.onReply(replyFrontier, m.AcceptedFrontier_, c.other)
 	case *p2p.Message_Accepted_:
-		s.replied(replyAccepted, m.Accepted_, c.other)
+		s.onReply(replyAccepted, m.Accepted_, c.other)
 	case *p2p.Message_Put:
-		s.replied(replyPut, m.Put, c.other)
+		s.onReply(replyPut, m.Put, c.other)
 	case *p2p.Message_Ancestors_:
-		s.replied(replyAncestors, m.Ancestors_, c.other)
+		s.onReply(replyAncestors, m.Ancestors_, c.other)
 	case *p2p.Message_AppError:
 		if s.peer.Load() == nil {
 			return nil
@@ -326,13 +331,13 @@ func (s *session) heard(c content) error {
 	return nil
 }
 
-// replied hands a reply to the exchange that waits for it.
-func (s *session) replied(kind replyKind, reply interface {
+// onReply passes a reply to the exchange that waits for it.
+func (s *session) onReply(kind replyKind, reply interface {
 	GetChainId() []byte
 	GetRequestId() uint32
 }, whole *p2p.Message) {
 	if s.peer.Load() == nil {
-		return // before the end of the handshake nothing was asked
+		return // nothing is requested before the handshake is finished
 	}
 	s.n.answered(s.nodeID, reply.GetChainId(), reply.GetRequestId(), Answer{kind: kind, message: whole})
 }
@@ -344,53 +349,53 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(strings.Clone(text[:maxRefusalText]), "")
 }
 
-// greeted deals with the node's handshake, which it has to send once.
-func (s *session) greeted(m *p2p.Handshake) error {
-	if s.hello != nil {
+// onHandshake handles the node's handshake, which the node must send once.
+func (s *session) onHandshake(m *p2p.Handshake) error {
+	if s.handshake != nil {
 		return fmt.Errorf("%w: second handshake", errUnexpected)
 	}
 	h, err := s.n.check(m, s.cert)
 	if err != nil {
 		return err
 	}
-	s.hello = h
-	if !s.send(s.n.frames.noPeers) { // which finishes the handshake for the node
+	s.handshake = h
+	if !s.send(s.n.frames.noPeers) { // finishes the handshake for the node
 		return errWireClosed
 	}
 	return nil
 }
 
-// told deals with a list of addresses. The first one finishes the handshake.
-func (s *session) told(m *p2p.PeerList) error {
-	if s.hello == nil {
+// onPeerList handles a list of addresses. The first one finishes the handshake.
+func (s *session) onPeerList(m *p2p.PeerList) error {
+	if s.handshake == nil {
 		return nil
 	}
 	if s.peer.Load() == nil {
 		s.peer.Store(&Peer{
 			NodeID:      s.nodeID,
 			Addr:        s.addr,
-			Claimed:     s.hello.claim.AddrPort,
-			Version:     s.hello.version.Semantic(),
-			UpgradeTime: time.Unix(int64(s.hello.upgradeTime), 0).UTC(),
+			Claimed:     s.handshake.claim.AddrPort,
+			Version:     s.handshake.version.Semantic(),
+			UpgradeTime: time.Unix(int64(s.handshake.upgradeTime), 0).UTC(),
 			Since:       time.Now(),
 
-			TrackedSubnets: s.hello.tracked,
-			SupportedACPs:  s.hello.supported,
-			ObjectedACPs:   s.hello.objected,
+			TrackedSubnets: s.handshake.tracked,
+			SupportedACPs:  s.handshake.supported,
+			ObjectedACPs:   s.handshake.objected,
 		})
 		s.n.connect(s)
 	}
 	return s.n.learn(m.GetClaimedIpPorts())
 }
 
-// ping asks for a sign of life. Owned by the goroutine of pulse.
+// ping sends a ping. Only the goroutine of pulse calls it.
 func (s *session) ping() {
 	s.pings.Add(1)
 	s.pinged.Store(int64(time.Since(s.since)))
 	s.send(s.n.frames.ping)
 }
 
-func (s *session) ponged() error {
+func (s *session) onPong() error {
 	if s.pings.Add(-1) < 0 {
 		return fmt.Errorf("%w: pong", errUnexpected)
 	}
@@ -400,8 +405,8 @@ func (s *session) ponged() error {
 	return nil
 }
 
-// pulse looks after all sessions until ctx ends: pings, and ends those that are
-// silent, outdated or not wanted any more.
+// pulse checks all sessions until ctx ends: it sends pings, and ends sessions that are silent,
+// outdated or not wanted any more.
 func (n *Network) pulse(ctx context.Context) {
 	ticker := time.NewTicker(pulseInterval)
 	defer ticker.Stop()
@@ -425,17 +430,17 @@ func (n *Network) pulse(ctx context.Context) {
 	}
 }
 
-// look is one session's part of a pulse.
+// look checks one session.
 func (s *session) look(now time.Time) {
 	switch quiet := s.quiet.Add(1); {
 	case quiet > int32(silence/pulseInterval):
 		s.end(errSilent)
 		return
 	case quiet == 1:
-		s.lastHeard.Store(now.Unix())
+		s.lastReceived.Store(now.Unix())
 	}
-	if sent := s.sent.Load(); sent != s.spoken {
-		s.spoken = sent
+	if sent := s.sent.Load(); sent != s.sentBefore {
+		s.sentBefore = sent
 		s.lastSent.Store(now.Unix())
 	}
 	peer := s.peer.Load()
@@ -453,8 +458,8 @@ func (s *session) look(now time.Time) {
 		s.end(errUnwanted)
 		return
 	}
-	// What was compatible may have ceased to be by an upgrade of the network.
-	if !s.n.compatible.Compatible(s.hello.version) {
+	// An upgrade of the network may have made the version incompatible.
+	if !s.n.compatible.Compatible(s.handshake.version) {
 		s.end(errIncompatible)
 		return
 	}

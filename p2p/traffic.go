@@ -28,7 +28,7 @@ func (n *Network) Traffic() Traffic {
 		sent += s.sent.Load()
 		unsent += s.unsent.Load()
 		t.LastSent = later(t.LastSent, s.lastSent.Load())
-		t.LastReceived = later(t.LastReceived, s.lastHeard.Load())
+		t.LastReceived = later(t.LastReceived, s.lastReceived.Load())
 	}
 	n.mu.RUnlock()
 	if unsent > 0 {

@@ -17,11 +17,17 @@ const (
 	// maxTotalBacklog bounds the unsent bytes for all nodes. It is checked before a message
 	// is encrypted, so each sender may exceed it by one message.
 	maxTotalBacklog = 256 << 20
+	// maxUnsent is how many unsent bytes end a connection. TLS answers key updates without a check
+	// of the backlog, so a node that sends them and reads nothing would take any memory.
+	maxUnsent = 2 * maxBacklog
 	// writeTimeout is how long a node may read nothing while bytes for it wait.
 	writeTimeout = constants.DefaultPingPongTimeout
 )
 
-var errWireClosed = errors.New("connection closed")
+var (
+	errWireClosed = errors.New("connection closed")
+	errUnread     = errors.New("node does not read what it is sent")
+)
 
 // wire is a connection below TLS whose writes never block. A goroutine writes what the
 // kernel does not take at once; it lives only while there are such bytes.
@@ -86,6 +92,11 @@ func (w *wire) Write(b []byte) (int, error) {
 		}
 	}
 	rest := b[n:]
+	if w.kept.Load()+int64(len(rest)) > maxUnsent {
+		w.closed = true
+		_ = w.Conn.Close() // the reader notices, and ends the session
+		return n, errUnread
+	}
 	w.pending = append(w.pending, rest...)
 	w.kept.Add(int64(len(rest)))
 	w.total.Add(int64(len(rest)))

@@ -127,6 +127,23 @@ func TestWireForgetsWhenClosed(t *testing.T) {
 	require.Zero(t, w.kept.Load())
 }
 
+// TLS writes on its own behalf, too, without asking for room.
+func TestWireIsBounded(t *testing.T) {
+	ours, _ := sockets(t)
+	var total atomic.Int64
+	w := newWire(ours, &total)
+	var err error
+	for sent := 0; err == nil; sent += 256 << 10 {
+		require.Less(t, sent, 64<<20, "bytes taken for a node that does not read")
+		_, err = w.Write(make([]byte, 256<<10))
+	}
+	require.ErrorIs(t, err, errUnread)
+	_, err = w.Conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, net.ErrClosed)
+	w.wait()
+	require.Zero(t, total.Load(), "bytes kept afterwards")
+}
+
 func TestWireFailsWithTheConnection(t *testing.T) {
 	ours, theirs := sockets(t)
 	var total atomic.Int64

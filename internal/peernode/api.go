@@ -146,7 +146,7 @@ func (n *Node) serve(w *answer, r *http.Request, body []byte) {
 
 // servePChain has the executed chain answer, unless it is behind.
 func (n *Node) servePChain(w http.ResponseWriter, r *http.Request) {
-	n.mu.RLock() // Run waits with closing the chain
+	n.mu.RLock() // Run closes the chain afterwards
 	defer n.mu.RUnlock()
 	if err := n.readyLocked(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

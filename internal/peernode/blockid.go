@@ -20,7 +20,7 @@ func (n *Node) Executed() (height uint64, ok bool) {
 // BlockID returns the ID of the executed block at a height, without its proposer envelope. The error is ErrBehind if that
 // is not executed yet.
 func (n *Node) BlockID(ctx context.Context, height uint64) (ids.ID, error) {
-	n.mu.RLock() // Run waits with closing the chain
+	n.mu.RLock() // Run closes the chain afterwards
 	defer n.mu.RUnlock()
 	if n.chain == nil {
 		return ids.Empty, fmt.Errorf("%w: it is being opened", ErrBehind)

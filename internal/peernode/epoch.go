@@ -14,7 +14,7 @@ import (
 // maxTips bounds the chains whose last blocks are cached.
 const maxTips = 64
 
-// tips finds the last accepted blocks of chains, for one call at a time: a session has few exchanges, and following the
+// tips finds the last accepted blocks of chains, for one call at a time: a session has two exchanges, and following the
 // P-Chain needs one of them.
 type tips struct {
 	// asking holds a token while no call asks. Its holder owns the field below.
@@ -34,7 +34,7 @@ func newTips() *tips {
 }
 
 // epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the chain
-// tell that block as those of the primary network tell the P-Chain's.
+// vote on that block, as those of the primary network vote on the P-Chain's.
 func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
 	select {
 	case <-ctx.Done():
@@ -94,7 +94,7 @@ func (n *Node) lastBlock(ctx context.Context, chainID ids.ID) (proposer.SignedBl
 
 // votersOf returns the validators of a chain, with their weights.
 func (n *Node) votersOf(ctx context.Context, chainID ids.ID) (Peers, map[ids.NodeID]uint64, error) {
-	n.mu.RLock() // Run waits with closing the chain
+	n.mu.RLock() // Run closes the chain afterwards
 	defer n.mu.RUnlock()
 	if err := n.readyLocked(); err != nil {
 		return nil, nil, err

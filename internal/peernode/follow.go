@@ -26,7 +26,7 @@ const (
 var errOther = errors.New("the network does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
 
 // errNewer means that the believed blocks can be old.
-var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted; wait until those nodes agree", needed)
+var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted, or named none; wait until those nodes agree", needed)
 
 // blockchain executes the blocks of a chain, one after the other.
 type blockchain interface {
@@ -132,7 +132,7 @@ func (f *follower) run(ctx context.Context) error {
 	return nil
 }
 
-// report tells the status and, now and then, the log how far a long download or execution is.
+// report changes the status, and logs it at most once each tellAgain.
 func (f *follower) report(change func(*Status)) {
 	f.change(change)
 	if time.Since(f.told) < tellAgain {
@@ -150,7 +150,7 @@ func (e *fatalError) Error() string { return e.err.Error() }
 
 // step asks for the tip once, and executes what is new.
 func (f *follower) step(ctx context.Context) error {
-	// What an earlier process left is finished first: a believed block is believed for good.
+	// Finish what an earlier process began: a believed block stays believed.
 	if err := f.advance(ctx); err != nil {
 		return err
 	}

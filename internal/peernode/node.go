@@ -1,9 +1,9 @@
 // Package peernode stands for an upstream node where there is none: it follows the P-Chain over the peer-to-peer network
 // and executes it, and answers the calls of package node from that. It can download the blocks of the X- and C-Chain, too.
 //
-// A block is believed once the voters that it asks and that hold at least 80 % of their stake have accepted it. Voters
-// are the beacons until the chain is executed to its tip for the first time, then the validators of the primary network.
-// Blocks with compiled-in IDs are believed, too. All others are believed because a believed one names them as ancestors.
+// A Node believes a block once voters with at least 80% of the asked stake have accepted it. The voters are the beacons
+// until the chain is executed to its tip for the first time, and the validators of the primary network afterwards. A Node
+// also believes blocks with compiled-in IDs, and the ancestors of each believed block.
 package peernode
 
 import (
@@ -76,7 +76,7 @@ type Node struct {
 	// confirmed is set once the voters have confirmed the tip and everything up to it is executed.
 	confirmed atomic.Bool
 
-	// Answers hold mu for reading, so that Run waits for them with closing the chain. It is taken before the others.
+	// Answers hold mu for reading, so that Run closes the chain after them. It is locked before the other mutexes.
 	mu     sync.RWMutex
 	chain  *pchainvm.Chain // guarded by mu; nil unless Run runs
 	peers  Peers           // guarded by mu; with chain
@@ -106,14 +106,14 @@ type Status struct {
 	// Confirmed is when the voters last confirmed the tip, and everything up to it was executed. It is zero until the
 	// chain is executed to its tip for the first time.
 	Confirmed time.Time
-	// Err is what holds the node up; nil if nothing does.
+	// Err is why the node makes no progress; nil if it does.
 	Err error
 }
 
 // ErrBehind means that the chain is not executed to its tip.
 var ErrBehind = errors.New("the P-Chain is not executed to its tip")
 
-// stale is how long answers are given after the last confirmation of the tip.
+// stale is how long the node answers after the last confirmation of the tip.
 const stale = time.Minute
 
 // New returns a Node. It does nothing until Run, but returns an error if the checkpoint is needed and is not of this

@@ -268,7 +268,7 @@ func TestTipNeedsStake(t *testing.T) {
 	n.accept(0, n.nodes[2:]...) // which says nothing
 	run(t, options(r, g, n), n, func(s Status) bool {
 		require.Zero(t, s.Height)
-		return s.Err != nil && strings.Contains(s.Err.Error(), "at most 40 % of their stake has accepted one block, 80 % must")
+		return s.Err != nil && strings.Contains(s.Err.Error(), "at most 40% of their stake has accepted one block, 80% must")
 	})
 
 	n.accept(len(r.P))
@@ -277,7 +277,7 @@ func TestTipNeedsStake(t *testing.T) {
 	}
 	run(t, options(r, g, n), n, func(s Status) bool {
 		require.Zero(t, s.Height)
-		return s.Err != nil && strings.Contains(s.Err.Error(), "connected to 40 % of the weight")
+		return s.Err != nil && strings.Contains(s.Err.Error(), "connected to 40% of the weight")
 	})
 }
 
@@ -290,6 +290,26 @@ func TestMinorityIsBehind(t *testing.T) {
 	node := run(t, options(r, g, n), n, func(s Status) bool { return s.Height == 20 && s.Err != nil })
 	require.Zero(t, node.Status().Confirmed)
 	require.ErrorContains(t, node.Ready(), "most of the stake asked has a newer block")
+}
+
+// mute is peers of which only one names its last block. The others say which blocks they have accepted.
+type mute struct{ *network }
+
+func (p mute) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
+	if nodeID != p.nodes[0] {
+		return ids.Empty, errors.New("not in time")
+	}
+	return p.network.AcceptedFrontier(ctx, nodeID, chainID)
+}
+
+// TestOneNamesOldBlock has the only node that names a block name an old one. It is not confirmed as the tip.
+func TestOneNamesOldBlock(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	n.accept(20, n.nodes[0])
+	node := run(t, options(r, g, n), mute{n}, func(s Status) bool { return s.Height == 20 && (s.Err != nil || !s.Confirmed.IsZero()) })
+	require.Zero(t, node.Status().Confirmed)
+	require.ErrorContains(t, node.Ready(), "or named none")
 }
 
 // TestOtherChain has a network whose chain does not have what was executed.

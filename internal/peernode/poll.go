@@ -36,13 +36,14 @@ type poll struct {
 	// accepted are the blocks that enough of the stake has accepted. holders are the nodes that have each.
 	accepted []ids.ID
 	holders  map[ids.ID][]ids.NodeID
-	// behind says that at least half of the asked stake named another block as its last one. What is accepted can then be
-	// any ancestor of the tip, because all nodes have accepted those.
+	// behind says that at least half of the asked stake named none of accepted as its last block. What is accepted can then
+	// be any ancestor of the tip, because all nodes have accepted those.
 	behind bool
 }
 
-// ask asks voters, who have weights and are called who, for their last accepted block of a chain, and then which of these
-// they have all accepted. It returns an error if no block has enough stake. disputed counts the others.
+// ask asks voters for their last accepted block of a chain, and then all of them which of these blocks they have accepted.
+// weights has the voters; who names them in errors. It returns an error if no block has enough stake. disputed counts
+// blocks without enough stake.
 func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeID]uint64, who string, disputed prometheus.Counter) (*poll, error) {
 	sample, err := sampleOf(peers.ConnectedNodes(), weights, who)
 	if err != nil {
@@ -60,7 +61,7 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 		}
 	}
 	if len(tips) == 0 {
-		return nil, fmt.Errorf("none of %d nodes told its last accepted block", len(sample))
+		return nil, fmt.Errorf("none of %d nodes reported its last accepted block", len(sample))
 	}
 	limited, cancel = context.WithTimeout(ctx, voteTimeout)
 	defer cancel()
@@ -89,13 +90,13 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 	}
 	others := 0.
 	for _, v := range sample {
-		if v.frontier != ids.Empty && !slices.Contains(p.accepted, v.frontier) {
+		if !slices.Contains(p.accepted, v.frontier) {
 			others += float64(v.weight)
 		}
 	}
 	p.behind = 2*others >= all
 	if len(p.accepted) == 0 {
-		return nil, fmt.Errorf("the nodes asked do not agree: at most %.0f %% of their stake has accepted one block, %d %% must", math.Floor(100*most/all), needed)
+		return nil, fmt.Errorf("the nodes asked do not agree: at most %.0f%% of their stake has accepted one block, %d%% must", math.Floor(100*most/all), needed)
 	}
 	return p, nil
 }
@@ -132,7 +133,7 @@ func sampleOf(nodes []ids.NodeID, weights map[ids.NodeID]uint64, who string) ([]
 		}
 	}
 	if 2*connected <= total {
-		return nil, fmt.Errorf("connected to %.0f %% of the weight of the %s; more than half must be", math.Floor(100*connected/total), who)
+		return nil, fmt.Errorf("connected to %.0f%% of the weight of the %s; more than half must be connected", math.Floor(100*connected/total), who)
 	}
 	slices.SortFunc(list, func(a, b drawn) int { return cmp.Compare(a.key, b.key) })
 	sample := make([]*vote, min(len(list), voters))

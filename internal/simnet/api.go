@@ -32,11 +32,7 @@ import (
 
 // serveAPI starts the node API.
 func (n *Network) serveAPI() error {
-	listen := n.options.NodeListen
-	if listen == "" {
-		listen = "127.0.0.1:0"
-	}
-	l, err := net.Listen("tcp", listen)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("starting the node API: %w", err)
 	}
@@ -367,7 +363,8 @@ func (n *Network) proposer(name, method string) (any, error) {
 	case "proposervm.getProposedHeight":
 		return api.GetHeightResponse{Height: avajson.Uint64(n.Height())}, nil
 	case "proposervm.getCurrentEpoch":
-		return proposervm.GetEpochResponse{Number: 1, StartTime: avajson.Uint64(time.Now().Unix()), PChainHeight: avajson.Uint64(n.Height())}, nil
+		e := n.currentEpoch()
+		return proposervm.GetEpochResponse{Number: avajson.Uint64(e.number), StartTime: avajson.Uint64(e.start.Unix()), PChainHeight: avajson.Uint64(e.height)}, nil
 	}
 	return nil, unknownMethod(method)
 }

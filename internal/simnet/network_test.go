@@ -125,6 +125,10 @@ func TestNodeAPI(t *testing.T) {
 	_, err = p.GetValidatorsAt(ctx, constants.PrimaryNetworkID, 2)
 	require.ErrorContains(t, err, "exceeds")
 
+	proposed := proposervm.NewJSONRPCClient(n.NodeURL(), "P")
+	first, err := proposed.GetCurrentEpoch(ctx)
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), first.PChainHeight)
 	n.Advance(constants.PrimaryNetworkID, func(members map[ids.NodeID]Member) {
 		delete(members, n.Validators()[0].NodeID)
 	})
@@ -137,9 +141,10 @@ func TestNodeAPI(t *testing.T) {
 	before, err := p.GetValidatorsAt(ctx, constants.PrimaryNetworkID, 1)
 	require.NoError(t, err)
 	require.Len(t, before, 8)
-	epoch, err := proposervm.NewJSONRPCClient(n.NodeURL(), "P").GetCurrentEpoch(ctx)
+	epoch, err := proposed.GetCurrentEpoch(ctx)
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), epoch.PChainHeight)
+	require.Equal(t, first.Number+1, epoch.Number, "an epoch has one height")
 
 	n.SetAPIFault(&APIFault{Status: 503})
 	_, err = p.GetHeight(ctx)

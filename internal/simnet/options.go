@@ -44,8 +44,6 @@ type Options struct {
 	// C-Chain (History's containers do not reflect it). The first L1 is that of
 	// L1Validators.
 	EVM []EVM
-	// NodeListen is the address of the node API; empty means a free port.
-	NodeListen string
 	// Log receives log lines; nil means no log.
 	Log *slog.Logger `json:"-"`
 }

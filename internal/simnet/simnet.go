@@ -64,6 +64,13 @@ type Network struct {
 	blocks []block.Block       // guarded by mu; P-Chain blocks requested so far, without a history
 	signed map[ids.ID]*signing // guarded by mu; of recent messages
 	recent []ids.ID            // guarded by mu; keys of signed, oldest first
+	epoch  epoch               // guarded by mu; of all chains
+}
+
+// epoch is an ACP-181 epoch. Its P-Chain height and start do not change.
+type epoch struct {
+	number, height uint64
+	start          time.Time
 }
 
 // state is the validators of each subnet at a P-Chain height.
@@ -280,6 +287,16 @@ func (n *Network) height() uint64 {
 		return n.past.Height(history.P)
 	}
 	return n.states[len(n.states)-1].from
+}
+
+// currentEpoch returns the current epoch. A new one begins when the P-Chain has grown.
+func (n *Network) currentEpoch() epoch {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if height := n.height(); n.epoch.number == 0 || n.epoch.height != height {
+		n.epoch = epoch{number: n.epoch.number + 1, height: height, start: time.Now()}
+	}
+	return n.epoch
 }
 
 // stateAt returns the state at a height. The caller holds mu.

@@ -10,10 +10,10 @@ import (
 	"github.com/ava-labs/libevm/crypto"
 )
 
-// packed is what the Solidity ABI makes of arguments, word by word.
+// packed is arguments in the encoding of the Solidity ABI.
 type packed []byte
 
-// calling begins a call of a function.
+// calling returns the selector of a function, to which arguments are appended.
 func calling(signature string) packed { return packed(crypto.Keccak256([]byte(signature))[:4]) }
 
 func (p packed) address(a common.Address) packed {
@@ -29,7 +29,7 @@ func (p packed) number(n uint64) packed { return p.uint(uint256.NewInt(n)) }
 
 func (p packed) hash(h common.Hash) packed { return append(p, h[:]...) }
 
-// list is a dynamic array of numbers, without its offset.
+// list appends a dynamic array of numbers, without its offset.
 func (p packed) list(of []uint256.Int) packed {
 	p = p.number(uint64(len(of)))
 	for i := range of {
@@ -38,7 +38,7 @@ func (p packed) list(of []uint256.Int) packed {
 	return p
 }
 
-// bytes are dynamic bytes, without their offset.
+// bytes appends dynamic bytes, without their offset.
 func (p packed) bytes(b []byte) packed {
 	p = append(p.number(uint64(len(b))), b...)
 	if rest := len(b) % 32; rest != 0 {
@@ -47,13 +47,13 @@ func (p packed) bytes(b []byte) packed {
 	return p
 }
 
-// text is a string that is all there is.
+// text returns the encoding of one string.
 func text(s string) packed { return packed(nil).number(32).bytes([]byte(s)) }
 
-// reason is what a revert with a reason gives back.
+// reason returns the output of a revert with a reason.
 func reason(s string) []byte { return calling("Error(string)").number(32).bytes([]byte(s)) }
 
-// reasonOf is the reason in what a revert gave back, empty if there is none.
+// reasonOf returns the reason in the output of a revert, or an empty string.
 func reasonOf(output []byte) string {
 	if !bytes.HasPrefix(output, calling("Error(string)")) || len(output) < 68 {
 		return ""
@@ -61,7 +61,7 @@ func reasonOf(output []byte) string {
 	return string(output[68 : 68+binary.BigEndian.Uint32(output[64:])])
 }
 
-// topic is the first topic of an event.
+// topic returns the first topic of an event.
 func topic(signature string) common.Hash { return crypto.Keccak256Hash([]byte(signature)) }
 
 func addressTopic(a common.Address) (h common.Hash) {

@@ -14,7 +14,7 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// kind is what a contract does.
+// kind is the kind of a contract.
 type kind uint8
 
 const (
@@ -24,29 +24,29 @@ const (
 	erc1155        // with a URI
 	wallet         // holds and forwards AVAX
 	factory        // creates contracts
-	lookalike      // has events that look like transfers, and is no token
+	lookalike      // emits events that look like transfers, but is no token
 	mortal         // destroys itself
 	messenger      // Teleporter
-	kinds          // how many there are
+	kinds          // the number of kinds
 )
 
-// contract is what is at an address that has code.
+// contract is a contract and what it knows.
 type contract struct {
 	kind kind
 	at   *account
-	// since is the block that created it. Failed says that none did in the end, gone
-	// that it destroyed itself in the transaction that created it.
+	// since is the number of the block that created it. failed means that the creation failed,
+	// gone that it destroyed itself in the transaction that created it.
 	since        uint32
 	maker        *account // the contract that created it, nil if a transaction did
 	failed, gone bool
 	number       int
 	name, symbol string
-	// odd is the variety: ERC-20 with names as bytes32, URIs of all sorts, and so on.
+	// odd is the variant: names as bytes32, kinds of token URIs and so on.
 	odd      int
 	decimals uint8
-	// base is where the metadata of tokens is, over HTTP.
+	// base is the base URL of token metadata.
 	base string
-	// held are tokens that somebody has, or had: not all of them.
+	// held are some of the tokens with present or former holders.
 	held []held
 	next uint64 // ERC-721 token
 }
@@ -57,7 +57,7 @@ type held struct {
 	id     uint256.Int
 }
 
-// maxHeld is how many a contract remembers.
+// maxHeld bounds contract.held.
 const maxHeld = 512
 
 func (c *contract) standard() evm.Standard {
@@ -72,7 +72,7 @@ func (c *contract) standard() evm.Standard {
 	return evm.Unknown
 }
 
-// code is the contract's: nothing that could run.
+// code returns the contract's code, which cannot run.
 func (c *contract) code() []byte {
 	code := []byte{0x60, 0x80, 0x60, 0x40, 0x52, 0xfe, byte(c.kind), byte(c.odd)}
 	code = binary.BigEndian.AppendUint64(code, uint64(c.number))
@@ -83,13 +83,13 @@ func (c *contract) code() []byte {
 	return code
 }
 
-// initCode is what a creation is given.
+// initCode returns the input of the contract's creation.
 func (c *contract) initCode() []byte {
 	code := c.code()
 	return append([]byte{0x60, 0x80, 0x60, 0x40, 0x52, 0x61, byte(len(code) >> 8), byte(len(code)), 0x80, 0x60, 0x0f, 0x5f, 0x39, 0x5f, 0xf3}, code...)
 }
 
-// newContract draws one of a kind.
+// newContract draws a contract of a kind.
 func (g *Generator) newContract(k kind) *contract {
 	g.contracts++
 	c := &contract{kind: k, number: g.contracts, odd: g.rng.IntN(8), base: g.o.MetadataURL}
@@ -107,13 +107,13 @@ func (g *Generator) newContract(k kind) *contract {
 	return c
 }
 
-// nameless contracts tell no name and no symbol.
+// nameless reports whether the contract has no name and no symbol.
 func (c *contract) nameless() bool { return c.odd == 5 && c.kind != proxied }
 
-// named32 contracts tell names in 32 bytes, as some of the first tokens do.
+// named32 reports whether the contract returns names as bytes32, as some early tokens do.
 func (c *contract) named32() bool { return c.odd == 6 && c.kind == erc20 }
 
-// tokenURI is that of a token of an ERC-721 contract.
+// tokenURI returns the URI of an ERC-721 token.
 func (c *contract) tokenURI(id *uint256.Int) string {
 	switch c.odd {
 	case 0, 1:
@@ -128,7 +128,7 @@ func (c *contract) tokenURI(id *uint256.Int) string {
 	return fmt.Sprintf("%s/%d/%s", strings.TrimSuffix(c.base, "/"), c.number, id.Dec())
 }
 
-// uri is that of all tokens of an ERC-1155 contract.
+// uri returns the URI of all tokens of an ERC-1155 contract.
 func (c *contract) uri() string {
 	switch c.odd {
 	case 0, 1:
@@ -141,7 +141,8 @@ func (c *contract) uri() string {
 	return fmt.Sprintf("%s/%d/{id}.json", strings.TrimSuffix(c.base, "/"), c.number)
 }
 
-// metadata is a document of the ERC-721 or the ERC-1155 metadata schema.
+// metadata returns a document of the ERC-721 metadata schema, or with a nil id of the ERC-1155
+// one.
 func (c *contract) metadata(id *uint256.Int) string {
 	name := fmt.Sprintf("Thing of collection %d", c.number)
 	if id != nil {
@@ -153,7 +154,7 @@ func (c *contract) metadata(id *uint256.Int) string {
 		name, c.number, c.number)
 }
 
-// Selectors of what contracts answer, and interfaces they support (ERC-165).
+// Function selectors, and interface IDs (ERC-165).
 const (
 	supportsInterface = 0x01ffc9a7
 	nameOf            = 0x06fdde03
@@ -174,11 +175,11 @@ const (
 	interface1155Metadata = 0x0e89341c
 )
 
-// notFound is what ERC-721 contracts say of tokens that nobody has.
+// notFound is the revert of ERC-721 contracts for a token without an owner.
 var notFound = reason("ERC721: invalid token ID")
 
-// answer is what a contract gives back when it is called at the end of a block, or,
-// with false, what it reverts with.
+// answer returns the output of a call of a contract at the end of a block; false if it reverts
+// with that.
 func (s *state) answer(c *contract, input []byte, block uint32) ([]byte, bool) {
 	if len(input) < 4 {
 		return nil, c.kind == wallet || c.kind == factory // those have a receive function
@@ -268,7 +269,7 @@ func (a args) uint(i int) (n uint256.Int) {
 
 func (a args) address(i int) common.Address { return common.Address(a[32*i+12 : 32*i+32]) }
 
-// lists are two arrays of equal length.
+// lists returns two arrays, and false unless they have equal lengths.
 func (a args) lists(i, j int) (first, second []uint256.Int, ok bool) {
 	read := func(i int) ([]uint256.Int, bool) {
 		offset := a.uint(i)

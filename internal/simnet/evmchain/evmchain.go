@@ -1,15 +1,14 @@
-// Package evmchain makes up an EVM chain of Avalanche, the C-Chain or an L1's: blocks,
-// receipts and call traces of all kinds of traffic that an index has to cope with,
-// and what balances, tokens and contracts are at each of its blocks. A Node serves it
-// as an avalanchego node does. It is for tests, demonstrations and measurements of
-// whoever reads EVM chains, from a handful of transactions to millions.
+// Package evmchain simulates an EVM chain of Avalanche, the C-Chain or an L1: blocks,
+// receipts and call traces of all kinds of transactions, and the balances, tokens and
+// contracts at each block. A Node serves it as an avalanchego node does. It is for tests,
+// demonstrations and benchmarks of readers of EVM chains, with up to millions of
+// transactions.
 //
-// No code runs: transactions do what they are drawn to do, and their calls, logs and
-// balances follow from that. What fits together on a real chain does so here, too:
-// signatures, hashes, addresses of contracts, parent hashes, blooms, gas, and value,
-// which is never made or lost but for gas, which is burnt. Three things a node would
-// not accept: state and receipt roots are random, codes of contracts mean
-// nothing, and gas is about what things cost, and not exactly.
+// No code runs: the generator draws what each transaction does, and calls, logs and
+// balances follow from that. These are consistent as on a real chain: signatures, hashes,
+// addresses of contracts, parent hashes, roots of transactions and receipts, blooms, gas, and
+// value, of which only gas is burnt. A node would reject three things: state roots are
+// random, the code of contracts means nothing, and gas costs are approximate.
 package evmchain
 
 import (
@@ -29,35 +28,34 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// Options of a Generator; the zero value is a small C-Chain of some network.
+// Options of a Generator; the zero value is a small C-Chain.
 type Options struct {
-	// Seed decides everything: equal options make equal bytes.
+	// Seed determines all random choices: equal options generate equal bytes.
 	Seed uint64
 	// ChainID is that of transactions (EIP-155); 0 means 43112, the local network's.
 	ChainID uint64
-	// NetworkID and BlockchainID are those of Warp messages; 0 means 54321 and
-	// one that is drawn.
+	// NetworkID and BlockchainID are those of Warp messages; 0 means 54321 and a random ID.
 	NetworkID    uint32
 	BlockchainID ids.ID
-	// L1 makes headers those of subnet-evm in place of coreth's.
+	// L1 gives headers the format of subnet-evm instead of coreth's.
 	L1 bool
-	// Txs is about how many transactions will be made in all. A Generator goes on
-	// beyond it; it is what Span and Accounts refer to. Default 2,000.
+	// Txs is the approximate number of transactions, which Span and Accounts refer to. A
+	// Generator can generate more. Default 2,000.
 	Txs int
-	// TxsPerBlock is how many transactions blocks have on average, one in 16 has none;
-	// default 12.
+	// TxsPerBlock is the mean number of transactions of a block; one block in 16 has none.
+	// Default 12.
 	TxsPerBlock int
 	// Start is the time of the genesis; zero means the beginning of 2025.
 	Start time.Time
-	// Span is the time over which Txs are spread, with a pause of some days in the
-	// middle if it is long enough; default 45 days.
+	// Span is the time over which Txs are spread. If it is long enough, it has a pause of
+	// some days in the middle. Default 45 days.
 	Span time.Duration
-	// Accounts is how many send transactions and own something: a few of them do most,
-	// as drawn by Zipf's law. Default Txs/20, at least 64, at most 50,000.
+	// Accounts is the number of accounts that send transactions and own assets. A few of
+	// them send most, by Zipf's law. Default Txs/20, at least 64, at most 50,000.
 	Accounts int
-	// MetadataURL is where the token URIs over HTTP point to; the default leads nowhere.
+	// MetadataURL is the base of token URIs over HTTP; the default does not exist.
 	MetadataURL string
-	// Record keeps the Truth, in memory: about 500 bytes a transaction.
+	// Record keeps the Truth in memory, about 500 bytes a transaction.
 	Record bool
 }
 
@@ -92,37 +90,35 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Block is an accepted block, as the Ethereum API of a node tells it.
+// Block is an accepted block, as the Ethereum API of a node returns it.
 type Block struct {
 	Number uint64
 	Hash   common.Hash
 	Time   time.Time
-	// Text is eth_getBlockByNumber's with whole transactions, Receipts is
-	// eth_getBlockReceipts', Traces is debug_traceBlockByNumber's by callTracer, all
-	// in JSON.
+	// Text is the JSON result of eth_getBlockByNumber with whole transactions, Receipts that
+	// of eth_getBlockReceipts, and Traces that of debug_traceBlockByNumber with callTracer.
 	Text, Receipts, Traces []byte
 	// Txs are the hashes of the transactions.
 	Txs []common.Hash
-	// Decoded is the same as whoever reads it should have it; nil unless
-	// Options.Record.
+	// Decoded is the block as a decoder must return it; nil without Options.Record.
 	Decoded *evm.Block
 }
 
-// Generator makes a chain block by block. Next belongs to one goroutine; the rest is
-// safe for concurrent use. In memory are about 250 bytes a transaction: each balance
-// at each block.
+// Generator generates a chain block by block. Only one goroutine may call Next; all other
+// methods are safe for concurrent use. It holds each balance at each block in memory, about
+// 250 bytes a transaction.
 type Generator struct {
 	o     Options
 	rng   *rand.Rand
 	zipf  *rand.Zipf
 	truth *Truth
 
-	mu sync.RWMutex // state changes under it
+	mu sync.RWMutex // held for writing while Next changes what follows
 	*state
 	x execution
 
-	// clock is in milliseconds since 1970, end when Txs should be made, gap the mean
-	// between two blocks.
+	// clock is the time in Unix milliseconds, end the one by which Txs are generated, gap the
+	// mean time between two blocks.
 	clock, end, gap float64
 	paused          bool
 	isPresent       bool
@@ -130,26 +126,25 @@ type Generator struct {
 	parent          common.Hash
 	number          uint64
 
-	keys     uint256.Int // the first secret key, the others follow
-	people   []*account  // by rank, nil until somebody needs them
-	treasury []*account  // those that the genesis gives money, and keys
+	keys     uint256.Int // the first secret key; the others follow it
+	people   []*account  // by rank; nil until first used
+	treasury []*account  // with a balance in the genesis, and keys
 	pool     [kinds][]*contract
 	all      []*contract
 	teleport *contract
 	warp     *account
-	foreign  []ids.ID // blockchains that messages come from and go to
+	foreign  []ids.ID // sources and destinations of messages
 
 	contracts int
 	messages  map[ids.ID]uint64 // Teleporter messages by source
-	poor      bool              // nobody could pay for a transaction
+	poor      bool              // no account could pay for a transaction
 	out       rendering
 }
 
-// Treasuries are how many accounts have money from the genesis on, each of them
-// Treasury wei.
+// Treasuries is the number of accounts with a balance in the genesis.
 const Treasuries = 16
 
-// Treasury is explained at Treasuries: 100 million AVAX.
+// Treasury is the genesis balance of each of the Treasuries in wei: 100 million AVAX.
 var Treasury = *new(uint256.Int).Mul(uint256.NewInt(100_000_000), uint256.NewInt(1e18))
 
 // Teleporter is the address of the Teleporter contract, the same on all chains
@@ -160,7 +155,7 @@ var Teleporter = common.HexToAddress("0x253b2784c75e510dD0fF1da844684a1aC0aa5fcf
 // graft/coreth/precompile/contracts/warp).
 var Warp = common.HexToAddress("0x0200000000000000000000000000000000000005")
 
-// New makes a generator.
+// New returns a generator.
 func New(o Options) (*Generator, error) {
 	o = o.withDefaults()
 	if o.Txs > 1<<28 || o.Accounts > 1<<22 {
@@ -181,7 +176,7 @@ func New(o Options) (*Generator, error) {
 	g.zipf = rand.NewZipf(g.rng, 1.1, 8, uint64(o.Accounts-1))
 	g.people = make([]*account, o.Accounts)
 	g.keys = g.wide()
-	g.keys.Rsh(&g.keys, 1) // so that what follows stays below the order of the curve
+	g.keys.Rsh(&g.keys, 1) // so that all keys are below the order of the curve
 	if o.Record {
 		g.truth = &Truth{g: g}
 	}
@@ -192,7 +187,7 @@ func New(o Options) (*Generator, error) {
 	return g, nil
 }
 
-// begin makes what the genesis has.
+// begin creates the accounts and contracts of the genesis.
 func (g *Generator) begin() {
 	for i := range Treasuries {
 		a := g.keyed(len(g.people) + i)
@@ -202,7 +197,7 @@ func (g *Generator) begin() {
 	g.warp = g.account(Warp)
 	g.teleport = g.newContract(messenger)
 	g.place(g.teleport, Teleporter)
-	// A token that no transaction made.
+	// A token that no transaction created.
 	wrapped := g.newContract(erc20)
 	wrapped.name, wrapped.symbol, wrapped.decimals, wrapped.odd = "Wrapped AVAX", "WAVAX", 18, 0
 	g.place(wrapped, common.HexToAddress("0xB31f66AA3C1e785363F0875A1B74E27b85FD66c7"))
@@ -215,49 +210,48 @@ func (g *Generator) begin() {
 	g.journal = g.journal[:0]
 }
 
-// place gives an account code from the genesis on.
+// place puts a contract at an address in the genesis.
 func (g *Generator) place(c *contract, at common.Address) {
 	c.at = g.account(at)
 	c.at.code, c.at.nonce = c, 1
 }
 
-// keyed is the account of a secret key.
+// keyed returns the account of the i-th secret key.
 func (g *Generator) keyed(i int) *account {
 	secret := new(uint256.Int).AddUint64(&g.keys, uint64(i))
 	b := secret.Bytes32()
 	key, err := crypto.ToECDSA(b[:])
 	if err != nil {
-		panic(fmt.Sprintf("evmchain: secret key %d: %v", i, err)) // which would be a mistake here
+		panic(fmt.Sprintf("evmchain: secret key %d: %v", i, err)) // a mistake in this package
 	}
 	a := g.account(crypto.PubkeyToAddress(key.PublicKey))
 	a.key = new(uint256.Int).MulMod(secret, &generatorX, &curveOrder)
 	return a
 }
 
-// ChainID is that of transactions, BlockchainID that of the chain.
+// ChainID returns the chain ID of transactions (EIP-155).
 func (g *Generator) ChainID() uint64 { return g.o.ChainID }
 
-// BlockchainID is explained at ChainID.
+// BlockchainID returns the ID of the blockchain.
 func (g *Generator) BlockchainID() ids.ID { return g.o.BlockchainID }
 
-// Txs is how many transactions were made.
+// Txs returns the number of generated transactions.
 func (g *Generator) Txs() int {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return g.txs
 }
 
-// Truth is what is known of all blocks that were made; nil unless Options.Record.
+// Truth returns the truth about all generated blocks; nil without Options.Record.
 func (g *Generator) Truth() *Truth { return g.truth }
 
-// errPoor says that a chain has gone on for so long that its genesis accounts have no
-// money left.
-var errPoor = errors.New("nobody has money left to pay for a transaction")
+// errPoor reports that the chain is so long that the genesis balances are spent.
+var errPoor = errors.New("no account can pay for a transaction")
 
-// errFull says that there are as many blocks as there can be.
-var errFull = errors.New("the chain has as many blocks as it can have")
+// errFull reports that the chain has the greatest number of blocks.
+var errFull = errors.New("the chain has the greatest number of blocks")
 
-// Next makes the next block, first the genesis. There is no end to them.
+// Next generates the next block, first the genesis.
 func (g *Generator) Next() (*Block, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -270,10 +264,10 @@ func (g *Generator) Next() (*Block, error) {
 		g.pass()
 		for range g.batch() {
 			if err := g.transaction(); err != nil {
-				return nil, fmt.Errorf("making block %d: %w", g.number, err)
+				return nil, fmt.Errorf("generating block %d: %w", g.number, err)
 			}
 			if g.poor {
-				return nil, fmt.Errorf("making block %d: %w", g.number, errPoor)
+				return nil, fmt.Errorf("generating block %d: %w", g.number, errPoor)
 			}
 		}
 	}
@@ -284,10 +278,10 @@ func (g *Generator) Next() (*Block, error) {
 	return b, nil
 }
 
-// pause is how long nothing happens once.
+// pause is the length of the pause in the middle of a long Span.
 const pause = 60 * time.Hour
 
-// pass lets time pass before a block, so that Txs take as long as they should.
+// pass advances the clock before a block, so that Txs take Span.
 func (g *Generator) pass() {
 	left := g.o.Txs - g.txs
 	if g.isPresent || left <= 0 {
@@ -304,12 +298,12 @@ func (g *Generator) pass() {
 	g.clock = min(g.clock+max(g.rng.ExpFloat64()*g.gap, 1), max(g.end, g.clock+1))
 }
 
-// present ends the past: from now on blocks are of the time they are made.
+// present sets the clock: all further blocks have the present time.
 func (g *Generator) present(now time.Time) {
 	g.isPresent, g.clock, g.gap = true, max(g.clock, float64(now.UnixMilli())), 0
 }
 
-// batch is how many transactions a block has.
+// batch draws the number of transactions of a block.
 func (g *Generator) batch() int {
 	if g.chance(1. / 16) {
 		return 0
@@ -319,7 +313,7 @@ func (g *Generator) batch() int {
 
 func (g *Generator) chance(p float64) bool { return g.rng.Float64() < p }
 
-// between draws from lo to hi, both possible.
+// between draws a number from lo to hi, inclusive.
 func (g *Generator) between(lo, hi int) int { return lo + g.rng.IntN(hi-lo+1) }
 
 func (g *Generator) wide() uint256.Int {
@@ -340,7 +334,7 @@ func (g *Generator) bytes(n int) []byte {
 	return b[:n]
 }
 
-// ether is an amount of AVAX in wei, to the last digit.
+// ether draws an amount of lo to hi AVAX, in wei.
 func (g *Generator) ether(lo, hi float64) uint256.Int {
 	amount := lo + (hi-lo)*g.rng.Float64()*g.rng.Float64()
 	n := uint256.NewInt(uint64(amount * 1e9))

@@ -9,22 +9,21 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// frame is a call, in the words of callTracer.
+// frame is a call, as callTracer reports it.
 type frame struct {
 	op       evm.FrameType
 	from, to *account
 	value    uint256.Int
 	input    []byte
 	output   []byte
-	failure  string // what callTracer calls error
+	failure  string // callTracer's error
 	reason   string // of a revert
-	// used is the gas used, calls inside included, and before what the frame around it
-	// had used when this one began. Gas is what it was given: of what was left all but
-	// a 64th, unless it was fixed.
+	// used is the gas used, inner calls included, and before what the outer frame had used
+	// when this one began. gas is the gas limit: 63/64 of the outer frame's rest unless fixed.
 	used, before, gas uint64
 	fixed             bool
 	depth             int
-	last              int // the place of the last frame inside, or its own
+	last              int // the index of the last inner frame, or its own
 	journal, logs     int // lengths when it began
 }
 
@@ -35,24 +34,24 @@ type logged struct {
 	data    []byte
 }
 
-// execution is one transaction being executed. Frames are in the order in which
-// they begin, the first is the transaction's own.
+// execution is the execution of one transaction. Frames are in the order in which they begin;
+// the first is the transaction itself.
 type execution struct {
 	*state
 	frames []frame
-	open   []int // places of the frames that have not ended
+	open   []int // indexes of the frames that have not ended
 	logs   []logged
-	made   []*contract // that were created, even if in vain
+	made   []*contract // contracts whose creation began, failed ones included
 	moved  []moved     // transfers of tokens
 }
 
-// moved is a transfer, and the place of its log in the transaction.
+// moved is a transfer with the index of its log in the transaction.
 type moved struct {
 	evm.Transfer
 	log int
 }
 
-// What operations cost, about.
+// Approximate gas costs.
 const (
 	gasTransaction = 21_000
 	gasCreation    = 32_000
@@ -69,8 +68,8 @@ func (x *execution) reset() {
 	x.made, x.moved = x.made[:0], x.moved[:0]
 }
 
-// enter begins a call. If the value cannot be paid it fails at once, and enter says
-// so: then it has ended.
+// enter begins a call. It returns false if the value exceeds the balance: the call has then
+// failed and ended.
 func (x *execution) enter(op evm.FrameType, from, to *account, value *uint256.Int, input []byte) bool {
 	f := frame{op: op, from: from, to: to, value: *value, input: input, last: len(x.frames), journal: len(x.journal), logs: len(x.logs), depth: len(x.open)}
 	if f.depth > 0 {
@@ -95,14 +94,14 @@ func (x *execution) top() *frame { return &x.frames[x.open[len(x.open)-1]] }
 // burn uses gas.
 func (x *execution) burn(gas uint64) { x.top().used += gas }
 
-// exit ends a call that succeeds.
+// exit ends a call successfully.
 func (x *execution) exit(output []byte) {
 	f := x.top()
 	f.output = output
 	x.close()
 }
 
-// fail ends a call that fails: nothing that it did remains.
+// fail ends a call with a failure, which undoes all that it did.
 func (x *execution) fail(failure string, output []byte) {
 	f := x.top()
 	f.failure = failure
@@ -129,14 +128,14 @@ func (x *execution) close() {
 	f.last = len(x.frames) - 1
 }
 
-// What the EVM says of failures.
+// Failures as the EVM reports them.
 const (
 	reverted   = "execution reverted"
 	outOfGas   = "out of gas"
 	codeTooBig = "max code size exceeded"
 )
 
-// call is a call that moves value to an account and does nothing else.
+// call makes a call that only transfers value. It returns false if that fails.
 func (x *execution) call(from, to *account, value *uint256.Int) bool {
 	if !x.enter(evm.FrameCall, from, to, value, nil) {
 		return false
@@ -145,7 +144,8 @@ func (x *execution) call(from, to *account, value *uint256.Int) bool {
 	return true
 }
 
-// transferred says what the next log means; nil is nobody.
+// transferred notes the token transfer that the next log reports; a nil account is the zero
+// address.
 func (x *execution) transferred(c *contract, from, to *account, position int, id, amount *uint256.Int) {
 	x.moved = append(x.moved, moved{log: len(x.logs), Transfer: evm.Transfer{
 		Standard: c.standard(), Contract: c.at.address, Position: uint32(position),
@@ -153,15 +153,15 @@ func (x *execution) transferred(c *contract, from, to *account, position int, id
 	}})
 }
 
-// emit logs.
+// emit adds a log.
 func (x *execution) emit(address common.Address, data []byte, topics ...common.Hash) {
 	x.burn(gasLog * uint64(len(topics)+1))
 	x.logs = append(x.logs, logged{address: address, topics: topics, data: data})
 }
 
-// create begins the creation of a contract; a salt makes it CREATE2. The address is
-// that of the account from its nonce, which it uses up unless the creation is the
-// transaction itself.
+// create begins the creation of a contract, with CREATE2 if there is a salt. Without one the
+// address follows from the creator's nonce. A creation inside a transaction increases that
+// nonce.
 func (x *execution) create(from *account, c *contract, value *uint256.Int, salt *common.Hash) bool {
 	input := c.initCode()
 	op, nonce := evm.FrameCreate, from.nonce
@@ -191,14 +191,14 @@ func (x *execution) create(from *account, c *contract, value *uint256.Int, salt 
 	return true
 }
 
-// created ends a creation.
+// created ends a creation successfully.
 func (x *execution) created(c *contract) {
 	code := c.code()
 	x.burn(gasCodeByte * uint64(len(code)))
 	x.exit(code)
 }
 
-// settle says how much gas the frames were given, of a transaction with a limit.
+// settle sets the gas limits of the frames of a transaction with a gas limit.
 func (x *execution) settle(limit uint64) {
 	x.frames[0].gas = limit
 	var around []int

@@ -1,86 +1,59 @@
 package evmchain
 
 import (
-	"context"
 	"net"
 	"net/http"
-	"time"
 )
 
-// TracingFault is how a node does not trace.
+// TracingFault is a reason for which a node returns no traces.
 type TracingFault uint8
 
 const (
-	// Traces are given.
+	// Traces means that the node returns traces.
 	Traces TracingFault = iota
 	// NoTracer is a node without the debug API.
 	NoTracer
-	// StateMissing is a node that has pruned the state that it would need.
-	StateMissing
-	// TraceTimeout is a node on which an execution took too long.
-	TraceTimeout
 	// TraceCrash is a node whose tracer fails.
 	TraceCrash
 )
 
-// Faults make a node misbehave. The zero value is a good one.
+// Faults make a node misbehave. The zero value is a correct node.
 type Faults struct {
 	Tracing TracingFault
 	// First is the first block after the genesis block that the node has: it state-synced.
 	First uint64
-	// Behind is by how many blocks the node jumps back: it knows nothing of them.
+	// Behind is the number of newest blocks that the node does not know.
 	Behind uint64
-	// Every says which answers the following is about: each so-many-th; 0 means all.
+	// Every limits the faults below to every n-th answer; 0 means all answers.
 	Every uint64
-	// Truncated answers end in the middle, in a response that does not.
+	// Truncated cuts answers in half; the HTTP response is complete.
 	Truncated bool
-	// Reset breaks the connection off in the middle of an answer.
+	// Reset resets the connection in the middle of an answer.
 	Reset bool
 	// HalfBatch leaves out every other answer of a batch.
 	HalfBatch bool
-	// Drip is how long the node rests before each 4 KiB of an answer.
-	Drip time.Duration
 }
 
-// SetFaults changes how the node misbehaves, from the next call on.
+// SetFaults changes the node's faults, from the next call on.
 func (n *Node) SetFaults(f Faults) { n.faults.Store(&f) }
 
-// write writes an answer, as well as the node does.
-func (f *Faults) write(ctx context.Context, w http.ResponseWriter, answer []byte) {
-	if f.Truncated {
+// write writes an answer. Truncated and Reset end it in the middle.
+func (f *Faults) write(w http.ResponseWriter, answer []byte) {
+	if f.Truncated || f.Reset {
 		answer = answer[:len(answer)/2]
 	}
-	if !f.Reset && f.Drip == 0 {
-		_, _ = w.Write(answer)
-		return
-	}
-	control := http.NewResponseController(w)
-	const piece = 4096
-	for sent := 0; sent < len(answer); sent += piece {
-		if f.Reset && sent >= len(answer)/2 {
-			break
-		}
-		timer := time.NewTimer(f.Drip)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		if _, err := w.Write(answer[sent:min(sent+piece, len(answer))]); err != nil {
-			return // whoever asked is gone
-		}
-		_ = control.Flush()
-	}
+	_, _ = w.Write(answer)
 	if !f.Reset {
 		return
 	}
+	control := http.NewResponseController(w)
+	_ = control.Flush()
 	conn, _, err := control.Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // breaks it off, too
+		panic(http.ErrAbortHandler) // it closes the connection, too
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // no goodbye
+		_ = tcp.SetLinger(0) // closing resets the connection
 	}
 	_ = conn.Close()
 }

@@ -15,21 +15,20 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// Node is a node's record of a chain: it keeps blocks, receipts and traces as it
-// tells them, ready made on disk, so that telling them costs next to nothing: about
-// 3 kB a transaction. In memory are about 40 bytes a block and 20 a transaction beside
-// what the Generator has there. Its growth is in the hands of one goroutine at a
-// time; the rest is safe for concurrent use.
+// Node serves a chain like a node. It stores blocks, receipts and traces on disk as the API
+// returns them, about 3 kB a transaction, so that serving them is cheap. Besides the
+// Generator it holds about 40 bytes a block and 20 bytes a transaction in memory. Only one
+// goroutine at a time may grow it; all other methods are safe for concurrent use.
 type Node struct {
 	generator *Generator
 	file      *os.File
-	w         *bufio.Writer // the writer's alone
-	size      int64         // the writer's alone
+	w         *bufio.Writer // owned by the writer
+	size      int64         // owned by the writer
 
 	mu     sync.RWMutex
 	blocks []place           // guarded by mu, by number
-	byHash map[uint64]uint32 // guarded by mu; numbers of blocks by the first bytes of their hashes
-	txs    map[uint64]uint32 // guarded by mu; the same of transactions
+	byHash map[uint64]uint32 // guarded by mu; numbers of blocks by hash prefix
+	txs    map[uint64]uint32 // guarded by mu; numbers of blocks by hash prefix of their transactions
 	grown  chan struct{}     // guarded by mu; closed when there are more blocks
 
 	faults  atomic.Pointer[Faults]
@@ -38,20 +37,20 @@ type Node struct {
 	sockets sockets
 }
 
-// place is where a block is in the file: its text, receipts and traces, in this order.
+// place is the position of a block's text, receipts and traces in the file, in this order.
 type place struct {
 	at                     int64
 	text, receipts, traces uint32
 	txs                    uint32
 }
 
-// NewNode makes a node for what a generator makes from its beginning on, with a file
-// in a directory, or in the usual place for temporary ones if it is empty. Close
-// removes it. The genesis is there at once.
+// NewNode returns a node for the blocks of a new generator; it has the genesis. It stores a
+// file in dir, or in the default directory for temporary files if dir is empty. Close removes
+// the file.
 func NewNode(g *Generator, dir string) (*Node, error) {
 	file, err := os.CreateTemp(dir, "evmchain-")
 	if err != nil {
-		return nil, fmt.Errorf("making a place for blocks: %w", err)
+		return nil, fmt.Errorf("creating a file for blocks: %w", err)
 	}
 	n := &Node{
 		generator: g, file: file, w: bufio.NewWriterSize(file, 1<<20),
@@ -69,34 +68,34 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	return n, nil
 }
 
-// Close ends the connections that go on, and gives up the file. The node serves
-// nothing after that.
+// Close closes all WebSocket connections and removes the file. No other method may be called
+// afterwards.
 func (n *Node) Close() error {
 	n.sockets.close()
 	return errors.Join(n.file.Close(), os.Remove(n.file.Name()))
 }
 
-// Generator is what makes the chain.
+// Generator returns the generator of the chain.
 func (n *Node) Generator() *Generator { return n.generator }
 
-// Tip is the number of the last block, Txs how many transactions there are up to it.
+// Tip returns the number of the last block.
 func (n *Node) Tip() uint64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return uint64(len(n.blocks)) - 1
 }
 
-// Txs is explained at Tip.
+// Txs returns the number of transactions up to the last block.
 func (n *Node) Txs() int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return len(n.txs)
 }
 
-// publishBytes is how much becomes visible at a time.
+// publishBytes is the approximate size of the blocks that become visible at once.
 const publishBytes = 1 << 20
 
-// Grow has the chain go on by so many transactions, or a few more.
+// Grow extends the chain by at least the given number of transactions.
 func (n *Node) Grow(ctx context.Context, transactions int) error {
 	until := n.generator.Txs() + transactions
 	var batch []*Block
@@ -120,8 +119,7 @@ func (n *Node) Grow(ctx context.Context, transactions int) error {
 	return n.publish(batch)
 }
 
-// Follow adds blocks of the present until ctx ends, and then returns nil: one every so
-// often.
+// Follow adds a block with the present time at every pace until ctx ends, and then returns nil.
 func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
@@ -152,14 +150,14 @@ func (n *Node) publish(batch []*Block) error {
 				return fmt.Errorf("block %d is too large", b.Number)
 			}
 			if _, err := n.w.Write(part); err != nil {
-				return fmt.Errorf("keeping blocks: %w", err)
+				return fmt.Errorf("writing blocks: %w", err)
 			}
 			n.size += int64(len(part))
 		}
 		places = append(places, p)
 	}
 	if err := n.w.Flush(); err != nil {
-		return fmt.Errorf("keeping blocks: %w", err)
+		return fmt.Errorf("writing blocks: %w", err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -177,7 +175,7 @@ func (n *Node) publish(batch []*Block) error {
 
 func short(h common.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
-// part is one of the things that are kept of a block.
+// part is one of the texts that are stored of a block.
 type part uint8
 
 const (
@@ -186,7 +184,7 @@ const (
 	tracesPart
 )
 
-// appendPart appends what is kept of a block, which must be there.
+// appendPart appends a part of a block. The node must have the block.
 func (n *Node) appendPart(to []byte, number uint64, what part) ([]byte, error) {
 	n.mu.RLock()
 	p := n.blocks[number]

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/ava-labs/libevm/common/hexutil"
 )
 
-// maxRequest is the size of the largest request that is read, in bytes.
+// maxRequest bounds a request in bytes.
 const maxRequest = 5 << 20
 
 // rpcError is an error of JSON-RPC.
@@ -45,8 +46,7 @@ type request struct {
 	Params []json.RawMessage `json:"params"`
 }
 
-// ServeHTTP answers calls of the Ethereum API, one by one and in batches, over HTTP and
-// over WebSockets.
+// ServeHTTP serves the Ethereum API over HTTP and WebSocket, batches included.
 func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		n.serveSocket(w, r)
@@ -59,7 +59,7 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f := *n.faults.Load()
 	if count := n.answers.Add(1); f.Every > 0 && count%f.Every != 0 {
-		f.Truncated, f.Reset, f.HalfBatch, f.Drip = false, false, false, 0
+		f.Truncated, f.Reset, f.HalfBatch = false, false, false
 	}
 	buffer, _ := n.buffers.Get().(*[]byte)
 	if buffer == nil {
@@ -73,16 +73,16 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	w.Header().Set("Content-Type", "application/json")
-	if !f.Reset && f.Drip == 0 && !f.Truncated {
+	if !f.Reset && !f.Truncated {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	}
-	f.write(r.Context(), w, answer)
+	f.write(w, answer)
 }
 
-// maxBuffer is the size of the largest answer whose memory is used again.
+// maxBuffer bounds the buffers that are reused, in bytes.
 const maxBuffer = 16 << 20
 
-// answer appends the answer to a call or to a batch of them.
+// answer appends the answer to a call or to a batch of calls.
 func (n *Node) answer(out, body []byte, f *Faults) []byte {
 	var calls []request
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
@@ -140,7 +140,7 @@ func appendError(to []byte, id json.RawMessage, err error) []byte {
 	to = append(to, `,"error":{"code":`...)
 	to = strconv.AppendInt(to, int64(e.code), 10)
 	to = append(to, `,"message":`...)
-	text, _ := json.Marshal(e.message) // a string is always possible
+	text, _ := json.Marshal(e.message) // never fails for a string
 	to = append(to, text...)
 	if e.data != "" {
 		to = append(to, `,"data":"`...)
@@ -150,17 +150,17 @@ func appendError(to []byte, id json.RawMessage, err error) []byte {
 	return append(to, `}}`...)
 }
 
-// lacks reports whether the node state-synced after a block.
+// lacks reports whether the node does not have a block, because it state-synced above it.
 func (f *Faults) lacks(number uint64) bool { return number > 0 && number < f.First }
 
-// tip is the last block that the node admits to.
+// tip returns the number of the last block that the node knows.
 func (n *Node) tip(f *Faults) uint64 {
 	tip := n.Tip()
 	return tip - min(tip, f.Behind)
 }
 
-// appendResult appends the result of a call. With an error, what it returns begins as
-// to, and goes on somehow.
+// appendResult appends the result of a call. With an error, the returned slice begins with to,
+// and what follows is undefined.
 func (n *Node) appendResult(to []byte, r *request, f *Faults) ([]byte, error) {
 	switch r.Method {
 	case "eth_blockNumber":
@@ -194,8 +194,12 @@ func (n *Node) appendResult(to []byte, r *request, f *Faults) ([]byte, error) {
 			return to, err
 		}
 		number, err := n.blockArgument(r, 0, f)
-		if err == nil && number == 0 {
+		switch {
+		case err != nil:
+		case number == 0:
 			err = errGenesisTrace
+		case f.lacks(number):
+			err = &rpcError{code: -32000, message: fmt.Sprintf("block #%d not found", number)}
 		}
 		if err != nil {
 			return to, err
@@ -211,7 +215,7 @@ func (n *Node) appendResult(to []byte, r *request, f *Faults) ([]byte, error) {
 	return to, &rpcError{code: -32601, message: fmt.Sprintf("the method %s does not exist/is not available", r.Method)}
 }
 
-// or keeps what there was in case of an error.
+// or returns a function that replaces a result by to if there is an error.
 func or(to []byte) func([]byte, error) ([]byte, error) {
 	return func(b []byte, err error) ([]byte, error) {
 		if err != nil {
@@ -221,7 +225,7 @@ func or(to []byte) func([]byte, error) ([]byte, error) {
 	}
 }
 
-// text is an argument that is a string.
+// text returns an argument that is a string.
 func (r *request) text(i int) (string, error) {
 	var s string
 	if i >= len(r.Params) {
@@ -255,8 +259,8 @@ func (r *request) address(i int) (a common.Address, err error) {
 	return a, nil
 }
 
-// blockArgument is a block that is named by its number, its hash, both in the form of
-// EIP-1898, too, or a word.
+// blockArgument returns the number of the block that an argument names: by number, hash, tag
+// or EIP-1898 object.
 func (n *Node) blockArgument(r *request, i int, f *Faults) (uint64, error) {
 	if i < len(r.Params) && len(r.Params[i]) > 0 && r.Params[i][0] == '{' {
 		var by struct {
@@ -337,7 +341,7 @@ func (n *Node) appendBlock(to []byte, r *request, f *Faults) ([]byte, error) {
 	if err != nil || full {
 		return or(to)(b, err)
 	}
-	// Of the transactions, the hashes remain.
+	// Replace the transactions by their hashes.
 	at := from + bytes.Index(b[from:], []byte(listOfTransactions)) + len(listOfTransactions)
 	rest, comma := b[at:], ""
 	b = append([]byte(nil), b[:at]...)
@@ -353,8 +357,9 @@ func (n *Node) appendBlock(to []byte, r *request, f *Faults) ([]byte, error) {
 	}
 }
 
-// appendItemOf appends what a part of a block has about one transaction, or null.
-func (n *Node) appendItemOf(to []byte, r *request, f *Faults, what part, member string) ([]byte, error) {
+// appendItemOf appends the item of a part of a block that is about one transaction, or null.
+// field is the field with the transaction's hash.
+func (n *Node) appendItemOf(to []byte, r *request, f *Faults, what part, field string) ([]byte, error) {
 	h, err := r.hash(0)
 	if err != nil {
 		return to, err
@@ -362,7 +367,7 @@ func (n *Node) appendItemOf(to []byte, r *request, f *Faults, what part, member 
 	n.mu.RLock()
 	number, ok := n.txs[short(h)]
 	n.mu.RUnlock()
-	if !ok || uint64(number) > n.tip(f) {
+	if !ok || uint64(number) > n.tip(f) || f.lacks(uint64(number)) {
 		return append(to, "null"...), nil
 	}
 	b, err := n.appendPart(nil, uint64(number), what)
@@ -379,7 +384,7 @@ func (n *Node) appendItemOf(to []byte, r *request, f *Faults, what part, member 
 	} else if err := json.Unmarshal(b, &items); err != nil {
 		return to, fmt.Errorf("reading block %d: %w", number, err)
 	}
-	wanted := []byte(member + h.Hex())
+	wanted := []byte(field + h.Hex())
 	for _, item := range items {
 		if bytes.Contains(item, wanted) {
 			return append(to, item...), nil
@@ -392,10 +397,6 @@ func (n *Node) mayTrace(r *request, f *Faults) error {
 	switch f.Tracing {
 	case NoTracer:
 		return &rpcError{code: -32601, message: fmt.Sprintf("the method %s does not exist/is not available", r.Method)}
-	case StateMissing:
-		return &rpcError{code: -32000, message: "required historical state unavailable (reexec=128)"}
-	case TraceTimeout:
-		return &rpcError{code: -32000, message: "execution timeout"}
 	case TraceCrash:
 		return &rpcError{code: -32603, message: "method handler crashed"}
 	}
@@ -413,13 +414,13 @@ func (n *Node) mayTrace(r *request, f *Faults) error {
 	return nil
 }
 
-// filter is which logs are wanted.
+// filter selects logs.
 type filter struct {
 	addresses []string
 	topics    [][]string
 }
 
-// oneOrMore reads a string, a list of them, or null.
+// oneOrMore parses a string, a list of strings, or null.
 func oneOrMore(raw json.RawMessage) (all []string, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -475,7 +476,7 @@ func (n *Node) appendLogs(to []byte, r *request, f *Faults) ([]byte, error) {
 		}
 		if args.ToBlock != "" {
 			if last, err = n.blockOfNumber(args.ToBlock, 0, f); errors.Is(err, errUnfinalized) {
-				end, _ := hexutil.DecodeUint64(args.ToBlock) // which worked before
+				end, _ := hexutil.DecodeUint64(args.ToBlock) // blockOfNumber has parsed it
 				return to, &rpcError{code: -32000, message: fmt.Sprintf("requested to block %d after last accepted block %d", end, n.tip(f))}
 			} else if err != nil {
 				return to, err
@@ -486,6 +487,9 @@ func (n *Node) appendLogs(to []byte, r *request, f *Faults) ([]byte, error) {
 	out = append(out, '[')
 	var receipts []byte
 	for number := first; number <= last; number++ {
+		if f.lacks(number) {
+			continue
+		}
 		if receipts, err = n.appendPart(receipts[:0], number, receiptsPart); err != nil {
 			return to, err
 		}
@@ -497,7 +501,7 @@ func (n *Node) appendLogs(to []byte, r *request, f *Faults) ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// appendLogs appends the logs in receipts that are wanted, and a comma after each.
+// appendLogs appends the selected logs of receipts, each with a comma.
 func (w *filter) appendLogs(to, receipts []byte) []byte {
 	begin := []byte(`{"address":"`)
 	for {
@@ -514,10 +518,10 @@ func (w *filter) appendLogs(to, receipts []byte) []byte {
 	}
 }
 
-// wants looks at the text of a log, as it is rendered here.
+// wants reports whether a log is selected. It depends on how render.go encodes logs.
 func (w *filter) wants(l []byte) bool {
 	address := string(l[len(`{"address":"`):][:42])
-	if len(w.addresses) > 0 && !has(w.addresses, address) {
+	if len(w.addresses) > 0 && !slices.Contains(w.addresses, address) {
 		return false
 	}
 	_, topics, _ := bytes.Cut(l, []byte(`"topics":[`))
@@ -525,7 +529,7 @@ func (w *filter) wants(l []byte) bool {
 		if len(topics) < 68 || topics[0] != '"' {
 			return false
 		}
-		if len(wanted) > 0 && !has(wanted, string(topics[1:67])) {
+		if len(wanted) > 0 && !slices.Contains(wanted, string(topics[1:67])) {
 			return false
 		}
 		if topics = topics[68:]; topics[0] == ',' {
@@ -535,16 +539,8 @@ func (w *filter) wants(l []byte) bool {
 	return true
 }
 
-func has(all []string, one string) bool {
-	for _, s := range all {
-		if s == one {
-			return true
-		}
-	}
-	return false
-}
-
-// stateArgument is the block whose state is asked for, the last one if none is.
+// stateArgument returns the number of the block that an argument names, or of the last block
+// without the argument.
 func (n *Node) stateArgument(r *request, i int, f *Faults) (uint64, error) {
 	if i >= len(r.Params) || string(r.Params[i]) == "null" {
 		return n.tip(f), nil
@@ -601,8 +597,7 @@ func (n *Node) appendCall(to []byte, r *request, f *Faults) ([]byte, error) {
 	return strconv.AppendQuote(to, hexutil.Encode(output)), nil
 }
 
-// contractAt is what has code at an address at the end of a block, nil if nothing. It
-// needs mu.
+// contractAt returns the contract at an address at the end of a block, or nil. It requires mu.
 func (g *Generator) contractAt(address common.Address, block uint32) *contract {
 	a := g.accounts[address]
 	if a == nil || a.code == nil || a.code.since > block {
@@ -623,7 +618,7 @@ func (g *Generator) codeAt(address common.Address, block uint32) []byte {
 	return nil
 }
 
-// call is what a call gives back at the end of a block, or reverts with.
+// call returns the output of a call at the end of a block; false if it reverts with that.
 func (g *Generator) call(address common.Address, input []byte, block uint32) ([]byte, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

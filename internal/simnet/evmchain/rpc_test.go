@@ -340,11 +340,6 @@ func TestFaults(t *testing.T) {
 	_, err = post(t, url, block)
 	require.Error(t, err)
 
-	n.SetFaults(Faults{Drip: time.Millisecond})
-	text, err = post(t, url, block)
-	require.NoError(t, err)
-	require.Equal(t, whole, text)
-
 	n.SetFaults(Faults{HalfBatch: true})
 	text, err = post(t, url, "["+block+","+block+","+block+"]")
 	require.NoError(t, err)
@@ -364,8 +359,21 @@ func TestFaults(t *testing.T) {
 	trace := `["0x5",{"tracer":"callTracer"}]`
 	n.SetFaults(Faults{Tracing: NoTracer})
 	require.Equal(t, -32601, call(t, url, "debug_traceBlockByNumber", trace).Error.Code)
-	n.SetFaults(Faults{Tracing: StateMissing})
-	require.Equal(t, -32000, call(t, url, "debug_traceBlockByNumber", trace).Error.Code)
+
+	n.SetFaults(Faults{})
+	var sent []struct{ Hash string }
+	for number := uint64(1); len(sent) == 0; number++ {
+		text := result(t, url, "eth_getBlockByNumber", fmt.Sprintf(`["0x%x",true]`, number))
+		sent = read[struct{ Transactions []struct{ Hash string } }](t, []byte(text)).Transactions
+	}
+	logs := fmt.Sprintf(`[{"fromBlock":"0x1","toBlock":"0x%x"}]`, n.Tip()-1)
+	require.NotEqual(t, "[]", result(t, url, "eth_getLogs", logs))
+	n.SetFaults(Faults{First: n.Tip()})
+	for _, method := range []string{"eth_getTransactionByHash", "eth_getTransactionReceipt"} {
+		require.Equal(t, "null", result(t, url, method, fmt.Sprintf("[%q]", sent[0].Hash)))
+	}
+	require.Equal(t, "[]", result(t, url, "eth_getLogs", logs))
+	require.Contains(t, call(t, url, "debug_traceBlockByNumber", trace).Error.Message, "block #5 not found")
 
 	n.SetFaults(Faults{Behind: 10})
 	require.Equal(t, fmt.Sprintf(`"0x%x"`, n.Tip()-10), result(t, url, "eth_blockNumber", "[]"))
@@ -419,7 +427,7 @@ func TestSocketTellsOfHeads(t *testing.T) {
 	}
 	require.JSONEq(t, `{"jsonrpc":"2.0","id":2,"result":true}`, string(ask(`{"id":2,"method":"eth_unsubscribe","params":["`+id+`"]}`)))
 	require.NotNil(t, read[told](t, ask(`{"id":2,"method":"eth_unsubscribe","params":["`+id+`"]}`)).Error)
-	n.DropSockets()
+	n.sockets.close()
 	_, _, err = conn.Read(ctx)
 	require.Error(t, err)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// sockets are the WebSocket connections that go on.
+// sockets are the open WebSocket connections.
 type sockets struct {
 	mu      sync.Mutex
 	all     map[*websocket.Conn]struct{} // guarded by mu
@@ -20,7 +20,7 @@ type sockets struct {
 	running sync.WaitGroup
 }
 
-// add reports whether it is not too late for another one. Each must be removed.
+// add adds a connection, which the caller must remove. It returns false after close.
 func (s *sockets) add(c *websocket.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,34 +42,25 @@ func (s *sockets) remove(c *websocket.Conn) {
 	s.running.Done()
 }
 
-// close ends all and waits for them.
+// close closes all connections and waits until they are removed.
 func (s *sockets) close() {
 	s.mu.Lock()
 	s.closed = true
-	s.mu.Unlock()
-	s.drop()
-	s.running.Wait()
-}
-
-func (s *sockets) drop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for c := range s.all {
 		_ = c.CloseNow()
 	}
+	s.mu.Unlock()
+	s.running.Wait()
 }
 
-// DropSockets breaks off all WebSocket connections.
-func (n *Node) DropSockets() { n.sockets.drop() }
-
-// socketWrite is how long a message may take.
+// socketWrite bounds the writing of one message.
 const socketWrite = 10 * time.Second
 
-// serveSocket answers calls over a WebSocket until either side ends it.
+// serveSocket answers calls over a WebSocket until either side closes it.
 func (n *Node) serveSocket(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		return // which was answered
+		return // Accept has written the response
 	}
 	defer func() { _ = conn.CloseNow() }()
 	if !n.sockets.add(conn) {
@@ -96,7 +87,7 @@ func (n *Node) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// socket is a connection. Its fields belong to the goroutine that reads.
+// socket is a connection. The reading goroutine owns its fields.
 type socket struct {
 	node    *Node
 	conn    *websocket.Conn
@@ -111,8 +102,8 @@ func (s *socket) write(ctx context.Context, message []byte) error {
 	return s.conn.Write(ctx, websocket.MessageText, message)
 }
 
-// answer answers as over HTTP, but for subscriptions, which begin with what is to be
-// done when the answer is sent.
+// answer returns the answer to a call, and for a new subscription what to do after the answer
+// is sent.
 func (s *socket) answer(ctx context.Context, body []byte) (answer []byte, then func()) {
 	f := s.node.faults.Load()
 	var r request
@@ -144,7 +135,7 @@ func (s *socket) answer(ctx context.Context, body []byte) (answer []byte, then f
 	return append(out, `"`+id+`"}`...), func() { s.running.Go(func() { s.tell(inner, id, next) }) }
 }
 
-// tell tells of each block from one on, until ctx ends or nobody listens.
+// tell sends the header of each block from next on, until ctx ends or writing fails.
 func (s *socket) tell(ctx context.Context, id string, next uint64) {
 	var b []byte
 	for {

@@ -9,44 +9,44 @@ import (
 	"github.com/ava-labs/libevm/common"
 )
 
-// version is a number as it is from a block on. Numbers of up to 95 bits are in
-// high and low; of others, low is the place in state.wide.
+// version is the value of a number from a block on. A value of up to 95 bits is in high and
+// low; for others, low is the index in state.wide.
 type version struct {
 	block uint32
 	high  uint32
 	low   uint64
 }
 
-// isWide is version.high of a number that is in state.wide.
+// isWide is the version.high of a value that is in state.wide.
 const isWide = math.MaxUint32
 
-// series is a number at every block: 0 before the first version. Versions are in the
-// order of their blocks, one for each.
+// series is a number at every block: 0 before the first version. Versions are in order of
+// their blocks, at most one for each block.
 type series []version
 
-// account is an address, whether anything was ever there or not.
+// account is an address, whether it was ever used or not.
 type account struct {
 	address common.Address
 	nonce   uint64
 	balance series // wei
 	code    *contract
-	// key is what signs, times the x of secp256k1's generator; nil if nobody has it.
+	// key is the secret key times the x coordinate of secp256k1's generator; nil if there is
+	// no key.
 	key *uint256.Int
 }
 
-// holding is a number that a contract keeps: what a holder has of a token, or, for
-// the holder nobody, the whole supply. Of ERC-721, it is 1 plus the place of a
-// token's owner in state.owners for the holder owner, and how many tokens a holder
-// has for the token 0.
+// holding identifies a number of a contract: a holder's balance of a token, or with the holder
+// nobody the total supply. For ERC-721, the ID 0 has the number of tokens of a holder. With the
+// holder owner, the number is 1 plus the index of the token's owner in state.owners.
 type holding struct {
 	contract *contract
 	holder   *account
 	id       uint256.Int
 }
 
-// state is what accounts and contracts have, at every block that was made.
+// state is the balances of accounts and contracts at every generated block.
 type state struct {
-	block    uint32 // that is being made
+	block    uint32 // the number of the block that is being generated
 	wide     []uint256.Int
 	accounts map[common.Address]*account
 	holdings map[holding]*series
@@ -56,16 +56,16 @@ type state struct {
 	// nobody and owner stand for no account; see holding.
 	nobody, owner account
 	journal       []change
-	// wallets are the holdings of each account, if they are recorded.
+	// wallets are the holdings of each account; nil without Options.Record.
 	wallets map[*account][]holding
 }
 
-// change is what is needed to take a change back.
+// change is how to undo a change.
 type change struct {
 	of    *series
 	old   version
 	grown bool
-	undo  func() // of anything else
+	undo  func() // if it is not a change of a series
 }
 
 func newState(record bool) *state {
@@ -87,7 +87,7 @@ func (s *state) account(address common.Address) *account {
 	return a
 }
 
-// holding is what a contract keeps, made if there is none yet.
+// holding returns the number of a holding; it creates one of 0 if there is none.
 func (s *state) holding(c *contract, holder *account, id *uint256.Int) *series {
 	h := holding{contract: c, holder: holder, id: *id}
 	of := s.holdings[h]
@@ -101,7 +101,7 @@ func (s *state) holding(c *contract, holder *account, id *uint256.Int) *series {
 	return of
 }
 
-// at is a number at the end of a block.
+// at returns a number at the end of a block.
 func (s *state) at(of *series, block uint32) uint256.Int {
 	if of == nil {
 		return uint256.Int{}
@@ -142,7 +142,7 @@ func (s *state) set(of *series, n *uint256.Int) {
 	*of = append(*of, v)
 }
 
-// add and sub report whether they could.
+// add and sub return false, and change nothing, on overflow.
 func (s *state) add(of *series, n *uint256.Int) bool {
 	old := s.now(of)
 	sum, overflow := new(uint256.Int).AddOverflow(&old, n)
@@ -162,7 +162,7 @@ func (s *state) sub(of *series, n *uint256.Int) bool {
 	return true
 }
 
-// move moves wei.
+// move transfers wei. It returns false if from has less.
 func (s *state) move(from, to *account, wei *uint256.Int) bool {
 	if wei.IsZero() {
 		return true
@@ -170,7 +170,7 @@ func (s *state) move(from, to *account, wei *uint256.Int) bool {
 	return s.sub(&from.balance, wei) && s.add(&to.balance, wei)
 }
 
-// undo takes back what was changed since the journal had a length.
+// undo undoes the changes since the journal had the given length.
 func (s *state) undo(length int) {
 	for i := len(s.journal) - 1; i >= length; i-- {
 		switch c := &s.journal[i]; {
@@ -186,7 +186,7 @@ func (s *state) undo(length int) {
 	s.journal = s.journal[:length]
 }
 
-// setOwner says whose an ERC-721 token is, nil for nobody's.
+// setOwner sets the owner of an ERC-721 token; nil means none.
 func (s *state) setOwner(c *contract, id *uint256.Int, to *account) {
 	var n uint256.Int
 	if to != nil {
@@ -201,7 +201,7 @@ func (s *state) setOwner(c *contract, id *uint256.Int, to *account) {
 	s.set(s.holding(c, &s.owner, id), &n)
 }
 
-// ownerAt is whose an ERC-721 token is at the end of a block, nil if nobody's.
+// ownerAt returns the owner of an ERC-721 token at the end of a block; nil if it has none.
 func (s *state) ownerAt(c *contract, id *uint256.Int, block uint32) *account {
 	n := s.at(s.holdings[holding{contract: c, holder: &s.owner, id: *id}], block)
 	if n.IsZero() {
@@ -210,7 +210,7 @@ func (s *state) ownerAt(c *contract, id *uint256.Int, block uint32) *account {
 	return s.owners[n.Uint64()-1]
 }
 
-// balanceAt is what a holder has of a token at the end of a block.
+// balanceAt returns a holder's balance of a token at the end of a block.
 func (s *state) balanceAt(c *contract, holder *account, id *uint256.Int, block uint32) uint256.Int {
 	return s.at(s.holdings[holding{contract: c, holder: holder, id: *id}], block)
 }

@@ -2,6 +2,7 @@ package evmchain
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holiman/uint256"
 
@@ -13,7 +14,7 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// somebody is one of the accounts with a key, busy ones more often.
+// somebody draws an account with a key, busy ones more often.
 func (g *Generator) somebody() *account {
 	i := int(g.zipf.Uint64())
 	if g.people[i] == nil {
@@ -24,7 +25,7 @@ func (g *Generator) somebody() *account {
 
 func (g *Generator) treasurer() *account { return g.treasury[g.rng.IntN(len(g.treasury))] }
 
-// sender is somebody who can pay for a transaction with a value.
+// sender draws an account that can pay for a transaction with a value.
 func (g *Generator) sender(value *uint256.Int) *account {
 	need := new(uint256.Int).Add(value, uint256.NewInt(2e17))
 	for range 3 {
@@ -36,7 +37,7 @@ func (g *Generator) sender(value *uint256.Int) *account {
 	return g.treasurer()
 }
 
-// one is a contract of a kind; there is one unless nobody made any yet.
+// one draws a contract of a kind, or returns nil if there is none yet.
 func (g *Generator) one(k kind) *contract {
 	if len(g.pool[k]) == 0 {
 		return nil
@@ -46,7 +47,7 @@ func (g *Generator) one(k kind) *contract {
 	return g.pool[k][int(u*u*float64(len(g.pool[k])))]
 }
 
-// what happens in transactions, and how often.
+// traffic is the kinds of transactions with their shares.
 var traffic = []struct {
 	share float64
 	needs kind
@@ -70,7 +71,7 @@ var traffic = []struct {
 	{0.5, mortal, (*Generator).die},
 }
 
-// transaction makes one.
+// transaction generates a transaction.
 func (g *Generator) transaction() error {
 	total := 0.
 	for i := range traffic {
@@ -93,27 +94,27 @@ func (g *Generator) transaction() error {
 	return nil
 }
 
-// plan is a transaction to be.
+// plan is a transaction before its execution.
 type plan struct {
 	from  *account
 	to    *account // nil: creates c
 	c     *contract
 	value uint256.Int
 	input []byte
-	// limit is the gas that it may use; 0 means more than enough.
+	// limit is the gas limit; 0 means more than enough.
 	limit uint64
-	// do is what happens in its first frame, up to its end. Nil: nothing.
+	// do executes the first frame and ends it; nil means that nothing happens in it.
 	do func(x *execution)
 }
 
-// send executes a transaction, and puts it in the block.
+// send executes a transaction and adds it to the block.
 func (g *Generator) send(p plan) {
 	x := &g.x
 	x.reset()
 	t := g.out.transaction(g, &p)
 	price := t.price
 	nonce := p.from.nonce
-	// What it costs at most is set aside, so that it is not spent inside.
+	// Set the greatest possible fee aside, so that the execution cannot spend it.
 	aside := new(uint256.Int).Mul(&price, uint256.NewInt(maxGas))
 	if has := g.now(&p.from.balance); has.Lt(new(uint256.Int).Add(&p.value, aside)) {
 		g.poor = true
@@ -152,10 +153,10 @@ func (g *Generator) send(p plan) {
 	x.journal = x.journal[:0]
 }
 
-// maxGas is what no transaction uses.
+// maxGas is more than any transaction uses.
 const maxGas = 5_000_000
 
-// pay moves AVAX from an account to another.
+// pay transfers AVAX between accounts.
 func (g *Generator) pay(*contract) error {
 	value := g.ether(0, 3)
 	from := g.sender(&value)
@@ -201,7 +202,7 @@ var (
 
 const teleporterMessage = "(uint256,address,bytes32,address,uint256,address[],(uint256,address)[],bytes)"
 
-// hold remembers a holder of a token.
+// hold notes a holder of a token.
 func (g *Generator) hold(c *contract, holder *account, id *uint256.Int) {
 	h := held{holder, *id}
 	if len(c.held) < maxHeld {
@@ -211,7 +212,7 @@ func (g *Generator) hold(c *contract, holder *account, id *uint256.Int) {
 	c.held[g.rng.IntN(maxHeld)] = h
 }
 
-// holder is one who has some of a token; nil if none was found.
+// holder draws a holder with a balance of a token; false if it finds none.
 func (g *Generator) holder(c *contract) (held, bool) {
 	for range 4 {
 		if len(c.held) == 0 {
@@ -236,7 +237,8 @@ func (g *Generator) holder(c *contract) (held, bool) {
 	return held{}, false
 }
 
-// transferFungible moves ERC-20; nil is nobody. It reports whether it could.
+// transferFungible transfers ERC-20 tokens; a nil account mints or burns. It returns false if the
+// balance is too low.
 func (g *Generator) transferFungible(x *execution, c *contract, from, to *account, amount *uint256.Int) bool {
 	if from != nil && !g.sub(g.holding(c, from, &zeroNumber), amount) ||
 		from == nil && !g.add(g.holding(c, &g.nobody, &zeroNumber), amount) {
@@ -262,7 +264,7 @@ func addressOf(a *account) common.Address {
 	return a.address
 }
 
-// part is some of an amount, now and then all or nothing of it.
+// part draws a part of an amount, sometimes all or nothing.
 func (g *Generator) part(of uint256.Int) uint256.Int {
 	switch n := g.rng.Float64(); {
 	case n < 0.15:
@@ -291,7 +293,7 @@ func (g *Generator) moveFungible(c *contract) error {
 	case h.holder.key != nil && g.chance(0.8):
 		from, mover = h.holder, h.holder
 		if has := g.now(&from.balance); has.Lt(uint256.NewInt(2e17)) {
-			g.refill(from) // and no transfer in this transaction
+			g.refill(from) // instead of the transfer
 			return nil
 		}
 		if g.chance(0.04) {
@@ -305,7 +307,7 @@ func (g *Generator) moveFungible(c *contract) error {
 		input = calling("transferFrom(address,address,uint256)").address(mover.address).address(to.address).uint(&amount)
 	}
 	g.send(plan{from: from, to: c.at, input: input, do: func(x *execution) {
-		if c.kind == proxied { // the code of another contract does it
+		if c.kind == proxied { // the code is in another contract
 			x.enter(evm.FrameDelegateCall, c.at, g.library(c), &x.frames[0].value, input)
 		}
 		done := g.transferFungible(x, c, mover, to, &amount)
@@ -320,12 +322,12 @@ func (g *Generator) moveFungible(c *contract) error {
 	return nil
 }
 
-// library is where a proxy's code is: somewhere, always the same.
+// library returns the address with a proxy's code.
 func (g *Generator) library(c *contract) *account {
 	return g.account(common.Address(packed(nil).number(uint64(c.number) + 0xc0de)[12:]))
 }
 
-// refill pays somebody who has run out of money.
+// refill sends AVAX to an account that cannot pay for transactions.
 func (g *Generator) refill(a *account) {
 	g.send(plan{from: g.treasurer(), to: a, value: g.ether(20, 300)})
 }
@@ -340,7 +342,7 @@ func (g *Generator) approve(c *contract) error {
 	return nil
 }
 
-// transferUnique moves an ERC-721 token; nil is nobody.
+// transferUnique transfers an ERC-721 token; a nil account mints or burns.
 func (g *Generator) transferUnique(x *execution, c *contract, from, to *account, id *uint256.Int) {
 	one := uint256.NewInt(1)
 	if from != nil {
@@ -360,10 +362,9 @@ func (g *Generator) transferUnique(x *execution, c *contract, from, to *account,
 	x.emit(c.at.address, nil, transferTopic, addressTopic(addressOf(from)), addressTopic(addressOf(to)), numberTopic(id))
 }
 
-// newToken is the number of an ERC-721 token that nobody has ever had, or that was
-// burnt.
+// newToken returns an ID for an ERC-721 token to mint.
 func (g *Generator) newToken(c *contract) uint256.Int {
-	if c.odd == 7 { // hashes of something
+	if c.odd == 7 { // IDs like hashes
 		return g.wide()
 	}
 	c.next++
@@ -406,13 +407,13 @@ func (g *Generator) moveUnique(c *contract) error {
 	return nil
 }
 
-// multi is ERC-1155 tokens to be moved.
+// multi is ERC-1155 tokens with amounts.
 type multi struct {
 	ids, amounts []uint256.Int
 }
 
-// transferMulti moves ERC-1155 tokens, in one log; nil is nobody. It reports whether
-// it could.
+// transferMulti transfers ERC-1155 tokens with one log; a nil account mints or burns. It returns
+// false if a balance is too low or overflows.
 func (g *Generator) transferMulti(x *execution, c *contract, operator, from, to *account, m multi, batch bool) bool {
 	for i := range m.ids {
 		if from != nil && !g.sub(g.holding(c, from, &m.ids[i]), &m.amounts[i]) {
@@ -437,8 +438,7 @@ func (g *Generator) transferMulti(x *execution, c *contract, operator, from, to 
 	return true
 }
 
-// mintage is ERC-1155 tokens to be minted, of few kinds, some of them huge in number or in
-// their number.
+// mintage draws ERC-1155 tokens to mint: few different IDs, some huge IDs and some huge amounts.
 func (g *Generator) mintage(c *contract, n int) multi {
 	var m multi
 	for range n {
@@ -461,7 +461,7 @@ func (g *Generator) mintage(c *contract, n int) multi {
 	return m
 }
 
-// size is how many tokens a batch has: none at all, now and then.
+// size draws the number of tokens of a batch, sometimes 0.
 func (g *Generator) size() int {
 	if g.chance(0.03) {
 		return 0
@@ -526,7 +526,7 @@ func (g *Generator) moveMulti(c *contract) error {
 	return nil
 }
 
-// mine is tokens that somebody has.
+// mine draws tokens of a holder.
 func (g *Generator) mine(c *contract, h held, batch bool) multi {
 	has := g.now(g.holding(c, h.holder, &h.id))
 	amount := g.part(has)
@@ -535,14 +535,14 @@ func (g *Generator) mine(c *contract, h held, batch bool) multi {
 		return m
 	}
 	rest := new(uint256.Int).Sub(&has, &amount)
-	if !rest.IsZero() && g.chance(0.3) { // the same again
+	if !rest.IsZero() && g.chance(0.3) { // the same ID twice
 		m.ids, m.amounts = append(m.ids, h.id), append(m.amounts, *rest)
 	}
 	for _, other := range c.held {
 		if len(m.ids) == 5 {
 			break
 		}
-		if other.holder == h.holder && other.id != h.id && !contains(m.ids, &other.id) {
+		if other.holder == h.holder && other.id != h.id && !slices.Contains(m.ids, other.id) {
 			has := g.now(g.holding(c, h.holder, &other.id))
 			m.ids, m.amounts = append(m.ids, other.id), append(m.amounts, g.part(has))
 		}
@@ -550,16 +550,7 @@ func (g *Generator) mine(c *contract, h held, batch bool) multi {
 	return m
 }
 
-func contains(all []uint256.Int, one *uint256.Int) bool {
-	for i := range all {
-		if all[i] == *one {
-			return true
-		}
-	}
-	return false
-}
-
-// forward has a wallet move AVAX inside of a transaction, in one of many ways.
+// forward has a wallet contract transfer AVAX inside a transaction, in one of many ways.
 func (g *Generator) forward(w *contract) error {
 	value := g.ether(0.001, 2)
 	if g.chance(0.2) {
@@ -574,14 +565,14 @@ func (g *Generator) forward(w *contract) error {
 	}
 	p := plan{from: from, to: w.at, value: value, input: calling("forward(uint256)").number(uint64(g.rng.IntN(8)))}
 	switch g.rng.IntN(9) {
-	case 0: // to some people
+	case 0: // to several accounts
 		p.do = func(x *execution) {
 			for range g.between(1, 5) {
 				x.call(w.at, g.somebody(), some())
 			}
 			x.exit(nil)
 		}
-	case 1: // through others
+	case 1: // through other wallets
 		p.do = func(x *execution) {
 			v := some()
 			depth := 0
@@ -597,7 +588,7 @@ func (g *Generator) forward(w *contract) error {
 				x.exit(nil)
 			}
 		}
-	case 2: // in vain, which it does not mind
+	case 2: // once in a call that reverts, then again
 		p.do = func(x *execution) {
 			if x.enter(evm.FrameCall, w.at, other.at, some(), calling("attempt()")) {
 				x.call(other.at, to, some())
@@ -607,14 +598,14 @@ func (g *Generator) forward(w *contract) error {
 			x.call(w.at, to, some())
 			x.exit(nil)
 		}
-	case 3: // by the code of another
+	case 3: // in a DELEGATECALL
 		p.do = func(x *execution) {
 			x.enter(evm.FrameDelegateCall, w.at, other.at, &p.value, calling("pay()"))
 			x.call(w.at, to, some())
 			x.exit(nil)
 			x.exit(nil)
 		}
-	case 4: // after asking for a balance
+	case 4: // after reading a balance
 		p.do = func(x *execution) {
 			token := g.one(erc20)
 			input := calling("balanceOf(address)").address(w.at.address)
@@ -623,13 +614,13 @@ func (g *Generator) forward(w *contract) error {
 			x.call(w.at, to, some())
 			x.exit(nil)
 		}
-	case 5: // to itself in a way: CALLCODE
+	case 5: // to itself, with CALLCODE
 		p.do = func(x *execution) {
 			x.enter(evm.FrameCallCode, w.at, other.at, some(), calling("pay()"))
 			x.exit(nil)
 			x.exit(nil)
 		}
-	case 6: // with too little gas inside
+	case 6: // with too little gas for the inner call
 		p.do = func(x *execution) {
 			if x.enter(evm.FrameCall, w.at, other.at, some(), calling("spin()")) {
 				f := x.top()
@@ -643,7 +634,7 @@ func (g *Generator) forward(w *contract) error {
 			x.call(w.at, to, &Treasury)
 			x.exit(nil)
 		}
-	default: // and then all was for nothing
+	default: // and then the transaction reverts
 		p.do = func(x *execution) {
 			x.call(w.at, to, some())
 			x.emit(w.at.address, nil, ownershipTopic)
@@ -677,7 +668,7 @@ func (g *Generator) deployOf(k kind, also func(*execution, *contract)) error {
 	return nil
 }
 
-// construct is what happens when a contract is created.
+// construct executes the constructor of a contract.
 func (g *Generator) construct(x *execution, c *contract, owner *account) {
 	x.emit(c.at.address, nil, ownershipTopic, addressTopic(zeroAddress), addressTopic(owner.address))
 	switch c.kind {
@@ -697,7 +688,7 @@ func (g *Generator) construct(x *execution, c *contract, owner *account) {
 	}
 }
 
-// deployInVain fails to create a contract.
+// deployInVain is a creation that fails.
 func (g *Generator) deployInVain(*contract) error {
 	c := g.newContract(wallet)
 	value := g.ether(0, 1)
@@ -737,7 +728,7 @@ func (g *Generator) produce(f *contract) error {
 	return nil
 }
 
-// make has a factory create a contract, in one way or another.
+// make has a factory create a contract, with success or not.
 func (g *Generator) make(x *execution, f *contract, owner *account) {
 	c := g.newContract([]kind{erc20, erc721, erc1155, wallet, mortal, factory}[g.rng.IntN(6)])
 	var salt *common.Hash
@@ -761,12 +752,12 @@ func (g *Generator) make(x *execution, f *contract, owner *account) {
 		x.top().gas, x.top().fixed, x.top().used = 60_000, true, 60_000
 		x.fail(outOfGas, nil)
 		return
-	case n < 0.2 && c.kind == mortal: // gone before it was there (EIP-6780)
+	case n < 0.2 && c.kind == mortal: // destroyed during its creation (EIP-6780)
 		g.destroy(x, c, owner)
 		c.gone = true
 		x.exit(nil)
 		return
-	case n < 0.35 && c.kind == factory: // which goes on
+	case n < 0.35 && c.kind == factory: // creates another contract during its creation
 		g.construct(x, c, owner)
 		g.make(x, c, owner)
 		x.created(c)
@@ -776,7 +767,7 @@ func (g *Generator) make(x *execution, f *contract, owner *account) {
 	x.created(c)
 }
 
-// destroy is SELFDESTRUCT: it gives away what a contract has.
+// destroy executes SELFDESTRUCT, which transfers the balance of a contract.
 func (g *Generator) destroy(x *execution, c *contract, to *account) {
 	value := g.now(&c.at.balance)
 	x.burn(gasStore)
@@ -784,7 +775,7 @@ func (g *Generator) destroy(x *execution, c *contract, to *account) {
 	x.exit(nil)
 }
 
-// die has a contract destroy itself. Since EIP-6780 its code remains.
+// die calls a contract that destroys itself. Since EIP-6780 its code remains.
 func (g *Generator) die(c *contract) error {
 	value := g.ether(0, 0.1)
 	to := g.somebody()
@@ -828,7 +819,7 @@ func (g *Generator) revert(*contract) error {
 	return nil
 }
 
-// pretend has a contract that is no token log what tokens log, rightly and wrongly.
+// pretend has a contract that is no token emit the events of tokens, well-formed and malformed.
 func (g *Generator) pretend(c *contract) error {
 	a, b := addressTopic(g.somebody().address), addressTopic(g.somebody().address)
 	from := g.sender(&zeroNumber)
@@ -847,7 +838,7 @@ func (g *Generator) pretend(c *contract) error {
 			x.emit(at, append(append(a[:], b[:]...), n...), transferTopic)
 		case 4: // too short
 			x.emit(at, n[:20], singleTopic, a, a, b)
-		case 5: // lengths that are not true
+		case 5: // lengths beyond the data
 			x.emit(at, packed(nil).number(64).uint(&maxNumber).number(1<<40), batchTopic, a, a, b)
 		case 6: // arrays of different lengths
 			x.emit(at, packed(nil).number(64).number(128).number(1).number(7).number(2).number(7).number(7), batchTopic, a, a, b)
@@ -858,7 +849,7 @@ func (g *Generator) pretend(c *contract) error {
 	return nil
 }
 
-// message has the Warp precompile send one, called by an account; the frame is open.
+// message has the Warp precompile send a message of an account, and ends the open frame.
 func (g *Generator) message(x *execution, from *account, content []byte) error {
 	call, err := payload.NewAddressedCall(from.address[:], content)
 	if err != nil {
@@ -879,7 +870,7 @@ func sendWarpInput(content []byte) packed {
 	return calling("sendWarpMessage(bytes)").number(32).bytes(content)
 }
 
-// sendWarp sends a Warp message, from an account or from a contract.
+// sendWarp sends a Warp message from an account or from a contract.
 func (g *Generator) sendWarp(*contract) (err error) {
 	from := g.sender(&zeroNumber)
 	content := g.bytes(g.between(1, 90))
@@ -906,8 +897,7 @@ func (g *Generator) teleporterMessage(source, destination ids.ID, from, to commo
 	return m, evm.ICMMessageID(source, destination, uint256.NewInt(nonce))
 }
 
-// teleportOut sends a Teleporter message, in one of four by a contract that is just
-// being created.
+// teleportOut sends a Teleporter message, one of four from a constructor.
 func (g *Generator) teleportOut(*contract) (err error) {
 	destination := g.foreign[g.rng.IntN(len(g.foreign))]
 	content := g.bytes(g.between(0, 70))
@@ -940,8 +930,7 @@ func (g *Generator) teleportOut(*contract) (err error) {
 	return err
 }
 
-// teleportIn delivers a Teleporter message, now and then to a factory, which
-// creates a contract then.
+// teleportIn delivers a Teleporter message, sometimes to a factory, which then creates a contract.
 func (g *Generator) teleportIn(*contract) error {
 	source := g.foreign[g.rng.IntN(len(g.foreign))]
 	from := g.sender(&zeroNumber)

@@ -12,8 +12,8 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// Truth is what is true of a chain, as the generator knows it without reading its
-// blocks. What it returns is as it was up to the newest block that was made.
+// Truth holds what is true of a chain, as known to the generator and not read from blocks. Its
+// results cover all blocks up to the newest generated one.
 type Truth struct {
 	g      *Generator
 	blocks []*evm.Block // by number
@@ -23,7 +23,7 @@ type Truth struct {
 	deployments []Deployment
 }
 
-// Internal is a call inside a transaction, or a creation.
+// Internal is an internal transaction: a call or creation inside a transaction.
 type Internal struct {
 	Block   uint64
 	TxIndex uint32
@@ -31,7 +31,7 @@ type Internal struct {
 	evm.Frame
 }
 
-// Transfer is a transfer of a token: of a contract that is one.
+// Transfer is a transfer of a token by a token contract.
 type Transfer struct {
 	Block   uint64
 	TxIndex uint32
@@ -44,29 +44,28 @@ type Deployment struct {
 	Block   uint64
 	TxIndex uint32
 	TxHash  common.Hash
-	// Contract was created by a transaction of the Deployer, or inside of one, by the
-	// contract Creator.
+	// Contract was created by a transaction of Deployer. Creator is the contract that created
+	// it inside the transaction; nil if the transaction itself did.
 	Contract, Deployer common.Address
 	Creator            *common.Address
-	// Gone says that it destroyed itself in the same transaction, so that it never had
-	// code.
+	// Gone means that it destroyed itself in the same transaction, so it never had code.
 	Gone bool
 }
 
-// Balance is what a wallet has of a token of an ERC-1155 contract.
+// Balance is a wallet's balance of an ERC-1155 token.
 type Balance struct {
 	Contract common.Address
 	TokenID  uint256.Int
 	Amount   uint256.Int
 }
 
-// Token is a token that somebody has. Owner is nil for ERC-1155.
+// Token is a token with an owner. Owner is nil for ERC-1155.
 type Token struct {
 	TokenID uint256.Int
 	Owner   *common.Address
 }
 
-// Contract is what a contract says of itself.
+// Contract is a contract with its metadata.
 type Contract struct {
 	Address      common.Address
 	Standard     evm.Standard
@@ -75,7 +74,7 @@ type Contract struct {
 	Decimals *uint8
 }
 
-// decode is a transaction as whoever reads it should have it.
+// decode returns a transaction as a decoder must return it.
 func (g *Generator) decode(t *transaction, p *plan, hash common.Hash, nonce uint64, firstLog int) evm.Transaction {
 	x := &g.x
 	own := &x.frames[0]
@@ -118,7 +117,7 @@ func (g *Generator) decode(t *transaction, p *plan, hash common.Hash, nonce uint
 	return d
 }
 
-// note takes in a transaction.
+// note adds a transaction.
 func (t *Truth) note(g *Generator, d *evm.Transaction, index int) {
 	x := &g.x
 	for i := range d.Frames {
@@ -144,24 +143,24 @@ func (t *Truth) note(g *Generator, d *evm.Transaction, index int) {
 
 func (t *Truth) block(b *evm.Block) { t.blocks = append(t.blocks, b) }
 
-// Blocks are all blocks, the genesis first. They must not be changed.
+// Blocks returns all blocks, the genesis first. The caller must not modify them.
 func (t *Truth) Blocks() []*evm.Block {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
 	return slices.Clone(t.blocks)
 }
 
-// Deployments are all contracts that were created, in the order in which their
-// creation began. Those of the genesis are not among them.
+// Deployments returns all created contracts, in the order in which their creations began,
+// without those of the genesis.
 func (t *Truth) Deployments() []Deployment {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
 	return slices.Clone(t.deployments)
 }
 
-// Internals are the calls with value (CALL and CALLCODE) and the creations inside of
-// transactions that a wallet had a part in, in the order of the chain. A creation that
-// failed is its creator's alone.
+// Internals returns the creations and the calls with value (CALL and CALLCODE) inside
+// transactions from or to a wallet, in the order of the chain. A failed creation has no
+// recipient.
 func (t *Truth) Internals(wallet common.Address) (found []Internal) {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
@@ -175,16 +174,16 @@ func (t *Truth) Internals(wallet common.Address) (found []Internal) {
 	return found
 }
 
-// Transfers are all transfers of tokens, in the order of the chain. A batch of ERC-1155
-// makes several.
+// Transfers returns all transfers of tokens, in the order of the chain. An ERC-1155 batch has
+// one for each entry.
 func (t *Truth) Transfers() []Transfer {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
 	return slices.Clone(t.transfers)
 }
 
-// Balances are the ERC-1155 tokens that a wallet has at the end of a block, by contract
-// and number.
+// Balances returns a wallet's balances of ERC-1155 tokens at the end of a block, by contract
+// and token ID.
 func (t *Truth) Balances(wallet common.Address, block uint64) (found []Balance) {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
@@ -206,8 +205,8 @@ func (t *Truth) Balances(wallet common.Address, block uint64) (found []Balance) 
 	return found
 }
 
-// Tokens are the tokens of an ERC-721 or ERC-1155 contract that somebody has at the end
-// of a block, by number.
+// Tokens returns the tokens of an ERC-721 or ERC-1155 contract that have an owner at the end
+// of a block, by ID.
 func (t *Truth) Tokens(contract common.Address, block uint64) (found []Token) {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
@@ -236,8 +235,8 @@ func (t *Truth) Tokens(contract common.Address, block uint64) (found []Token) {
 	return found
 }
 
-// Contracts are all contracts that have code, in the order in which they were created,
-// one of the genesis first.
+// Contracts returns all contracts with code in the order of their creation, first one of the
+// genesis.
 func (t *Truth) Contracts() (all []Contract) {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
@@ -252,14 +251,14 @@ func (t *Truth) Contracts() (all []Contract) {
 	return all
 }
 
-// Day is how many transactions the blocks of a UTC day have.
+// Day is the number of transactions of a UTC day.
 type Day struct {
 	Start        int64 // Unix seconds
 	Transactions uint64
 }
 
-// Days are the days from the first block after the genesis to the last block, those
-// without blocks included, in their order.
+// Days returns the days from the first block after the genesis to the last block in order,
+// including those without blocks.
 func (t *Truth) Days() (days []Day) {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()
@@ -278,13 +277,12 @@ func (t *Truth) Days() (days []Day) {
 	return days
 }
 
-// Native is what an account has at the end of a block, in wei.
+// Native returns an account's balance at the end of a block, in wei.
 func (t *Truth) Native(account common.Address, block uint64) uint256.Int {
 	return t.g.nativeAt(account, uint32(block))
 }
 
-// Accounts are all addresses that have or had AVAX, or that are contracts, in no
-// order.
+// Accounts returns all addresses that have or had AVAX, or that are contracts, in no order.
 func (t *Truth) Accounts() (all []common.Address) {
 	t.g.mu.RLock()
 	defer t.g.mu.RUnlock()

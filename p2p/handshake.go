@@ -26,11 +26,11 @@ const (
 	maxClockSkew      = constants.DefaultNetworkMaxClockDifference
 )
 
-// errHello reports that a node's handshake is rejected.
-var errHello = errors.New("handshake refused")
+// errHandshake reports that a node's handshake is rejected.
+var errHandshake = errors.New("handshake refused")
 
-// hello is the verified content of a node's handshake.
-type hello struct {
+// handshake is the verified content of a node's handshake.
+type handshake struct {
 	version     *version.Application
 	upgradeTime uint64 // Unix seconds; the newest upgrade that the node knows
 	claim       peer.UnsignedIP
@@ -41,7 +41,7 @@ type hello struct {
 }
 
 // greeting returns this service's own handshake.
-func (n *Network) greeting() ([]byte, error) {
+func (n *Network) ownHandshake() ([]byte, error) {
 	signed, err := n.signer.GetSignedIP()
 	if err != nil {
 		return nil, fmt.Errorf("signing our address: %w", err)
@@ -74,7 +74,7 @@ func (n *Network) greeting() ([]byte, error) {
 
 // check verifies a node's handshake by the rules of avalanchego, network/peer,
 // handleHandshake. cert is the certificate of the TLS handshake.
-func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, error) {
+func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*handshake, error) {
 	if m.GetNetworkId() != n.config.NetworkID {
 		return nil, &handshakeError{Failure{ObstacleNetwork, strconv.FormatUint(uint64(m.GetNetworkId()), 10)}, fmt.Sprintf("network %d, not %d", m.GetNetworkId(), n.config.NetworkID)}
 	}
@@ -82,7 +82,7 @@ func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, er
 	if skew := clockSkew(m.GetMyTime(), uint64(now.Unix())); skew > uint64(maxClockSkew/time.Second) {
 		return nil, &handshakeError{Failure{ObstacleClock, fmt.Sprintf("%d s", skew)}, fmt.Sprintf("its clock is off by %d s", skew)}
 	}
-	h := &hello{
+	h := &handshake{
 		version: &version.Application{
 			Name:  version.Client, // what it calls itself has no bearing, and no bound
 			Major: int(m.GetClient().GetMajor()),
@@ -99,17 +99,17 @@ func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*hello, er
 	}
 	addr, err := claimedAddr(m.GetIpAddr(), m.GetIpPort())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errHello, err)
+		return nil, fmt.Errorf("%w: %w", errHandshake, err)
 	}
 	signed := peer.SignedIP{
 		UnsignedIP:   peer.UnsignedIP{AddrPort: addr, Timestamp: m.GetIpSigningTime()},
 		TLSSignature: m.GetIpNodeIdSig(),
 	}
 	if err := signed.Verify(cert, now.Add(maxClockSkew)); err != nil {
-		return nil, fmt.Errorf("%w: claim of %s: %w", errHello, addr, err)
+		return nil, fmt.Errorf("%w: claim of %s: %w", errHandshake, addr, err)
 	}
 	if _, err := bls.SignatureFromBytes(m.GetIpBlsSig()); err != nil {
-		return nil, fmt.Errorf("%w: BLS signature: %w", errHello, err)
+		return nil, fmt.Errorf("%w: BLS signature: %w", errHandshake, err)
 	}
 	h.claim = signed.UnsignedIP
 	return h, nil
@@ -119,22 +119,22 @@ func clockSkew(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
 // interests parses the parts of a handshake about subnets, ACPs and known peers. The
 // service does not serve these requests, but rejects nodes that send them malformed.
-func (h *hello) interests(m *p2p.Handshake) error {
+func (h *handshake) interests(m *p2p.Handshake) error {
 	if got := len(m.GetTrackedSubnets()); got > maxTrackedSubnets {
-		return fmt.Errorf("%w: tracks %d subnets, more than %d", errHello, got, maxTrackedSubnets)
+		return fmt.Errorf("%w: tracks %d subnets, more than %d", errHandshake, got, maxTrackedSubnets)
 	}
 	tracked := set.Of(constants.PrimaryNetworkID)
 	for _, b := range m.GetTrackedSubnets() {
 		id, err := ids.ToID(b)
 		if err != nil {
-			return fmt.Errorf("%w: subnet: %w", errHello, err)
+			return fmt.Errorf("%w: subnet: %w", errHandshake, err)
 		}
 		tracked.Add(id)
 	}
 	supported, objected := open(m.GetSupportedAcps()), open(m.GetObjectedAcps())
 	for acp := range objected {
 		if supported.Contains(acp) {
-			return fmt.Errorf("%w: both supports and objects to ACP %d", errHello, acp)
+			return fmt.Errorf("%w: both supports and objects to ACP %d", errHandshake, acp)
 		}
 	}
 	h.tracked, h.supported, h.objected = tracked.List(), supported.List(), objected.List()
@@ -142,10 +142,10 @@ func (h *hello) interests(m *p2p.Handshake) error {
 		return nil
 	}
 	if _, err := bloom.Parse(m.GetKnownPeers().GetFilter()); err != nil {
-		return fmt.Errorf("%w: filter of known peers: %w", errHello, err)
+		return fmt.Errorf("%w: filter of known peers: %w", errHandshake, err)
 	}
 	if got := len(m.GetKnownPeers().GetSalt()); got > maxBloomSalt {
-		return fmt.Errorf("%w: salt of %d bytes, more than %d", errHello, got, maxBloomSalt)
+		return fmt.Errorf("%w: salt of %d bytes, more than %d", errHandshake, got, maxBloomSalt)
 	}
 	return nil
 }
