@@ -230,7 +230,7 @@ func TestNodeAnswersAboutItsPast(t *testing.T) {
 			_, err = client.Containers(ctx, one.index, height, 1)
 			require.ErrorIs(t, err, node.ErrBeyondTip)
 		}
-		_, err := client.Containers(ctx, node.XChainVertices, 0, 1)
+		_, err := client.Containers(ctx, "X/vtx", 0, 1)
 		require.ErrorIs(t, err, node.ErrBeyondTip)
 	})
 	t.Run("blocks by height are those without envelopes", func(t *testing.T) {
