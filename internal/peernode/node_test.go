@@ -207,8 +207,8 @@ func TestResumes(t *testing.T) {
 	require.LessOrEqual(t, n.asked, 3+(len(r.P)-11+4)/5+2, "blocks were downloaded again")
 }
 
-// TestKilled ends the process at several heights of the execution. What follows is executed once.
-func TestKilled(t *testing.T) {
+// TestEndsDuringExecution ends the process at several heights of the execution. What follows is executed once.
+func TestEndsDuringExecution(t *testing.T) {
 	r, g := record(t)
 	n := newNetwork(r, g)
 	o := options(r, g, n)
