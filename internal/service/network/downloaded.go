@@ -52,6 +52,14 @@ func (d downloadedNode) CChainBlock(_ context.Context, height uint64) (node.CCha
 	return node.CChainBlock{Height: height, Hash: b.ID, ParentHash: b.ParentID, Time: b.Time, ExtraData: b.ExtraData}, nil
 }
 
+// Containers reports that there are none: blocks are kept without their envelopes.
+func (d downloadedNode) Containers(ctx context.Context, chain node.Index, start uint64, n int) ([]node.Container, error) {
+	if chain == node.PChainBlocks {
+		return d.Client.Containers(ctx, chain, start, n)
+	}
+	return nil, node.ErrNotOffered
+}
+
 func unavailable(err error) error {
 	if errors.Is(err, peernode.ErrNotDownloaded) {
 		return fmt.Errorf("%w: %w", node.ErrUnavailable, err)

@@ -34,7 +34,7 @@ func (n *Network) indexNode() primary.Node {
 	switch {
 	case n.judge != nil:
 		return verifiedNode{n.Node, n.Node.Executed(), n.peerNode}
-	case n.peerNode != nil:
+	case n.peerNode != nil && n.ledger:
 		return downloadedNode{n.Node, n.peerNode}
 	}
 	return n.Node
