@@ -97,7 +97,7 @@ func testEVMRebuild(t *testing.T, dir string, open func() (store.Store, error), 
 	until("rebuild evm: building beside the index that serves, 100% (evm from form 3 to 3); waiting: call traces of ")
 	var ready struct{ Rebuilding map[string]string }
 	require.Equal(t, http.StatusOK, getJSON(t, instances[0].private+"/readyz", &ready))
-	require.Contains(t, ready.Rebuilding["evm"], "are indexed and the node has not given them again")
+	require.Contains(t, ready.Rebuilding["evm"], "are indexed and the node has not returned them again")
 	require.NoError(t, made.Grow(t.Context(), 20))
 	until(following())
 	made.SetFaults(evmchain.Faults{})
