@@ -21,9 +21,9 @@ var (
 	ErrUnanswered = errors.New("node did not answer in time")
 )
 
-// maxExchanges bounds the pending block requests to one node. Large answers delay signatures
-// on the same connection.
-const maxExchanges = 2
+// maxExchanges bounds the pending block requests to one node: one for each chain of the primary
+// network and one for an epoch. Large answers delay signatures on the same connection.
+const maxExchanges = 4
 
 // replyKind is the kind of message that answers a request.
 type replyKind uint8

@@ -14,8 +14,8 @@ import (
 // maxTips bounds the chains whose last blocks are cached.
 const maxTips = 64
 
-// tips finds the last accepted blocks of chains, for one call at a time: a session has two exchanges, and following the
-// P-Chain needs one of them.
+// tips finds the last accepted blocks of chains, for one call at a time: a session has few exchanges, and following the
+// chains of the primary network needs one for each.
 type tips struct {
 	// asking holds a token while no call asks. Its holder owns the field below.
 	asking chan struct{}
