@@ -224,7 +224,7 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 	for moves := 0; ; moves++ {
 		result, atHand, err := a.signFor(ctx, req, set)
 		if err != nil && earlier != nil {
-			return earlier, nil //nolint:nilerr // the message is valid for the set it names
+			return earlier, nil // the message is valid for the set it names
 		}
 		if err != nil {
 			// A round is shared with requests for an equal set at another height.
