@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type cChain struct {
 	key       *ecdsa.PrivateKey
 	account   common.Address
 	chainID   *big.Int
+	sending   sync.Mutex // of send, which several tests may call
 	nonce     uint64
 	messenger common.Address
 	abi       abi.ABI
@@ -90,6 +92,8 @@ func readArtefact(t testing.TB, content []byte) artefact {
 // see what is still pending.
 func (c *cChain) send(ctx context.Context, to *common.Address, data []byte, access types.AccessList) common.Hash {
 	c.t.Helper()
+	c.sending.Lock()
+	defer c.sending.Unlock()
 	price := c.price(ctx)
 	return c.issue(ctx, &types.DynamicFeeTx{
 		ChainID:    c.chainID,
