@@ -2,13 +2,9 @@ package index
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
-
-	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/internal/chain/cchain"
 	"quorate/internal/index/container"
@@ -34,7 +30,7 @@ func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cc
 	pack := func(content *cchain.Block) Block[*cchain.Block] {
 		return Block[*cchain.Block]{
 			Height: content.Height, ID: content.ID, ParentID: content.ParentID, Size: leastSize + 2*len(content.ExtraData), Content: content,
-			Container: container.Container{Height: content.Height, Form: container.Part, Bytes: appendPart(nil, content)},
+			Container: container.Container{Height: content.Height, Form: container.Part, Bytes: content.Part()},
 		}
 	}
 	return newNodeSource(chainAPI[*cchain.Block]{
@@ -62,7 +58,7 @@ func NewCChainSource(n CChainNode, whole bool, log *slog.Logger) *NodeSource[*cc
 			return pack(&kept), nil
 		},
 		part: func(height uint64, b []byte) (Block[*cchain.Block], error) {
-			content, err := parsePart(height, b)
+			content, err := cchain.ParsePart(height, b)
 			if err != nil {
 				return Block[*cchain.Block]{}, unreadable(height, err)
 			}
@@ -89,25 +85,4 @@ func noBlock(ctx context.Context, n CChainNode, height uint64, err error) error 
 		Do:    "set state-sync-enabled to false in its C-Chain config and resync, or use another node",
 		Err:   err,
 	}
-}
-
-// appendPart appends the hash, parent, time and atomic transactions of a block.
-func appendPart(to []byte, b *cchain.Block) []byte {
-	to = append(append(to, b.ID[:]...), b.ParentID[:]...)
-	return append(binary.AppendVarint(to, b.Time.Unix()), b.ExtraData...)
-}
-
-func parsePart(height uint64, b []byte) (*cchain.Block, error) {
-	bad := errors.New("the stored part is cut short")
-	if len(b) < 2*ids.IDLen {
-		return nil, bad
-	}
-	block := &cchain.Block{Height: height, ID: ids.ID(b), ParentID: ids.ID(b[ids.IDLen:])}
-	b = b[2*ids.IDLen:]
-	seconds, n := binary.Varint(b)
-	if n <= 0 {
-		return nil, bad
-	}
-	block.Time, block.ExtraData = time.Unix(seconds, 0).UTC(), b[n:]
-	return block, nil
 }

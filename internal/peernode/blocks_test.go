@@ -1,12 +1,8 @@
 package peernode
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,24 +15,6 @@ import (
 
 	"quorate/internal/chain/cchain"
 )
-
-// recordedChains are the X-Chain of real nodes, and some blocks of their C-Chain.
-type recordedChains struct {
-	X0 []byte
-	X  [][]byte
-	C  map[string][]byte
-}
-
-func recordChains(t testing.TB) (r recordedChains) {
-	t.Helper()
-	f, err := os.Open(filepath.Join("..", "chain", "testdata", "localnet.json.gz"))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	require.NoError(t, json.NewDecoder(z).Decode(&r))
-	return r
-}
 
 // ledgerNetwork is nodes that have the recorded P-Chain, X-Chain, and a C-Chain of one block.
 type ledgerNetwork struct {
@@ -78,10 +56,9 @@ func genesisBlock(t testing.TB) []byte {
 }
 
 // newLedgerNetwork returns the network of recorded chains, and the options of a node that downloads them.
-func newLedgerNetwork(t testing.TB) (*ledgerNetwork, Options, recordedChains) {
+func newLedgerNetwork(t testing.TB) (*ledgerNetwork, Options, *recording) {
 	t.Helper()
 	r, g := record(t)
-	chains := recordChains(t)
 	n := &ledgerNetwork{newNetwork(r, g), make(map[ids.ID]*network)}
 	x, err := newXChain(g.XChainID, nil)
 	require.NoError(t, err)
@@ -93,16 +70,16 @@ func newLedgerNetwork(t testing.TB) (*ledgerNetwork, Options, recordedChains) {
 		other.accept(len(containers))
 		n.chains[chain.chainID] = other
 	}
-	add(x, slices.Concat([][]byte{chains.X0}, chains.X))
+	add(x, slices.Concat([][]byte{r.X0}, r.X))
 	add(newCChain(g.NetworkID, g.CChainID, nil), [][]byte{genesisBlock(t)})
 	o := options(r, g, n.network)
 	o.Ledger = true
-	return n, o, chains
+	return n, o, r
 }
 
-// TestDownloadsTheLedger downloads the X-Chain of a real network, of which a node sends four blocks at a time, with restarts.
+// TestDownloadsTheLedger downloads the X-Chain of a real network with restarts. Nodes send four blocks at a time.
 func TestDownloadsTheLedger(t *testing.T) {
-	n, o, chains := newLedgerNetwork(t)
+	n, o, r := newLedgerNetwork(t)
 	x := n.chains[o.Genesis.XChainID]
 	o.Dir = t.TempDir()
 	for accepted := 3; ; accepted += 5 {
@@ -136,17 +113,17 @@ func TestDownloadsTheLedger(t *testing.T) {
 			break
 		}
 	}
-	require.NotEmpty(t, chains.X)
+	require.NotEmpty(t, r.X)
 }
 
 // TestForgedLedger has two of five nodes send something else than the X-Chain's blocks, and claim another tip.
 func TestForgedLedger(t *testing.T) {
-	n, o, chains := newLedgerNetwork(t)
+	n, o, r := newLedgerNetwork(t)
 	x := n.chains[o.Genesis.XChainID]
 	x.spoil = func(nodeID ids.NodeID, all [][]byte) ([][]byte, error) {
 		switch slices.Index(n.nodes, nodeID) {
 		case 0:
-			return [][]byte{chains.X[2]}, nil
+			return [][]byte{r.X[2]}, nil
 		case 1:
 			return nil, errors.New("no answer")
 		}
@@ -178,16 +155,15 @@ func runLedger(t testing.TB, o Options, peers Peers, until func(*Node) bool, loo
 func TestCBlocks(t *testing.T) {
 	r, g := record(t)
 	c := newCChain(r.NetworkID, g.CChainID, nil)
-	blocks := recordChains(t).C
-	require.NotEmpty(t, blocks)
+	require.NotEmpty(t, r.C)
 	withExtra := 0
-	for height, container := range blocks {
+	for height, container := range r.C {
 		inner := openContainer(c, container).Block
 		parsed, err := c.parse(inner)
 		require.NoError(t, err, height)
 		want, err := cchain.ParseBlock(inner)
 		require.NoError(t, err)
-		require.Equal(t, want.Height+1, parsed.height)
+		require.Equal(t, want.Height, parsed.height)
 		require.Equal(t, want.ID, c.idOf(parsed.kept))
 		if len(want.ExtraData) == 0 {
 			continue

@@ -38,14 +38,14 @@ const (
 type descent struct {
 	top            ids.ID
 	wanted         ids.ID // is downloaded next: top, then the parent of the lowest
-	height, lowest uint64 // of top, and of the lowest block that is downloaded; 0 before top is
+	height, lowest uint64 // of top, and of the lowest block that is downloaded; 0 until top is
 
 	holders []ids.NodeID // nodes that have top; nil means that any may
 	asked   bool         // a request for wanted is under way
 	tries   int          // how many nodes did not send top
 }
 
-func (d *descent) begun() bool { return d.lowest > 0 }
+func (d *descent) begun() bool { return d.wanted != d.top }
 
 // container is a verified container.
 type container struct {
@@ -90,12 +90,12 @@ func (f *follower) advance(ctx context.Context) error {
 		}
 		f.release()
 	}()
-	began, first := time.Now(), f.height
+	began, from := time.Now(), f.next
 	f.change(f.count)
 	var failure error
 	for ctx.Err() == nil {
 		for len(busy) < maxRequests {
-			d, nodeID, ok := f.next(busy)
+			d, nodeID, ok := f.pick(busy)
 			if !ok {
 				break
 			}
@@ -107,15 +107,15 @@ func (f *follower) advance(ctx context.Context) error {
 			}()
 		}
 		idle := make(chan struct{})
-		switch executable := f.covering(f.height+1) != nil; {
+		switch executable := f.covering(f.next) != nil; {
 		case executable:
 			close(idle)
 		case len(busy) > 0: // wait
 		default:
 			err := f.missing()
 			if err == nil {
-				if n := f.height - first; n >= manyBlocks {
-					f.log.Info("downloaded and executed blocks of the "+f.name, slog.Uint64("blocks", n), slog.Uint64("height", f.height), slog.Duration("took", time.Since(began)))
+				if n := f.next - from; n >= manyBlocks {
+					f.log.Info("downloaded and executed blocks of the "+f.name, slog.Uint64("blocks", n), slog.Uint64("height", f.next-1), slog.Duration("took", time.Since(began)))
 				}
 				return f.finish()
 			}
@@ -160,7 +160,7 @@ func (f *follower) missing() error {
 		switch {
 		case !d.begun() && f.isTrusted(d.top):
 			return fmt.Errorf("no connected node has block %s, which is known to be of this network's %s; the nodes are of another network if this stays", d.top, f.name)
-		case !d.begun() || d.lowest > f.height+1:
+		case !d.begun() || d.lowest > f.next:
 			return errors.New("no connected node has the blocks that are missing")
 		}
 	}
@@ -181,12 +181,12 @@ func (f *follower) finish() error {
 	return nil
 }
 
-// next picks what is downloaded next, and from whom. Tops come first, because the lowest part comes next.
-func (f *follower) next(busy map[ids.NodeID]bool) (*descent, ids.NodeID, bool) {
+// pick picks what is downloaded next, and from whom. Tops come first, because the lowest part comes next.
+func (f *follower) pick(busy map[ids.NodeID]bool) (*descent, ids.NodeID, bool) {
 	slices.SortStableFunc(f.descents, func(a, b *descent) int { return cmp.Compare(a.lowest, b.lowest) })
 	var connected []ids.NodeID
 	for _, d := range f.descents {
-		if d.asked || d.tries == maxTries || d.begun() && d.lowest <= f.height+1 {
+		if d.asked || d.tries == maxTries || d.begun() && d.lowest <= f.next {
 			continue
 		}
 		if d.holders == nil && connected == nil {
@@ -321,17 +321,17 @@ func (f *follower) take(ctx context.Context, r reply) error {
 		found[c.height] = c.kept
 		d.lowest, d.wanted = c.height, c.parentID
 		f.pass(d.wanted, d.lowest-1)
-		if d.lowest == f.height+1 && c.chainBlock.parentID != f.last {
+		if d.lowest == f.next && f.next > 0 && c.chainBlock.parentID != f.last {
 			return f.other(d.top)
 		}
-		if d.lowest == f.height+1 || f.covering(d.lowest-1) != nil {
+		if d.lowest == f.next || f.covering(d.lowest-1) != nil {
 			break
 		}
 	}
 	if err := f.join(d); err != nil {
 		return err
 	}
-	if more && d.lowest > f.height+1 && slices.Contains(f.descents, d) {
+	if more && d.lowest > f.next && slices.Contains(f.descents, d) {
 		// One answer was not enough.
 		for _, top := range f.trusted {
 			f.want(top, nil)
@@ -351,7 +351,7 @@ func (f *follower) begin(ctx context.Context, d *descent, c container) (bool, er
 		clear(f.known)
 	}
 	f.known[c.id] = c.height
-	if c.height > f.height && f.covering(c.height) == nil {
+	if c.height >= f.next && f.covering(c.height) == nil {
 		d.height, d.lowest = c.height, c.height
 		return true, nil
 	}
@@ -359,7 +359,7 @@ func (f *follower) begin(ctx context.Context, d *descent, c container) (bool, er
 	switch {
 	case err != nil:
 		return false, &fatalError{err}
-	case there != c.chainBlock.id && there != ids.Empty && c.height > f.height:
+	case there != c.chainBlock.id && there != ids.Empty && c.height >= f.next:
 		return false, f.forks(d.top, c.height, f.covering(c.height).top)
 	case there != c.chainBlock.id && there != ids.Empty:
 		return false, f.other(d.top)
@@ -370,12 +370,15 @@ func (f *follower) begin(ctx context.Context, d *descent, c container) (bool, er
 
 // blockAt returns the ID of the block that was executed or downloaded at a height, empty if the state began above it.
 func (f *follower) blockAt(ctx context.Context, height uint64) (ids.ID, error) {
-	if height == f.height {
+	if height+1 == f.next {
 		return f.last, nil
 	}
-	if height > f.height {
-		b, err := f.blocks.block(height)
-		return f.chain.idOf(b), err
+	if height >= f.next {
+		kept, err := f.downloaded(height)
+		if err != nil {
+			return ids.Empty, err
+		}
+		return f.chain.idOf(kept), nil
 	}
 	id, err := f.chain.BlockID(ctx, height)
 	if errors.Is(err, database.ErrNotFound) {
@@ -427,31 +430,37 @@ func (f *follower) forks(lower ids.ID, height uint64, upper ids.ID) error {
 
 // count tells how much is to be downloaded.
 func (f *follower) count(s *Status) {
-	s.Target, s.Missing = s.Height, 0
-	there := uint64(0)
+	s.Target = s.Height
+	end, there := f.next, uint64(0)
 	for _, d := range f.descents {
-		if d.begun() && d.height > s.Height {
-			s.Target = max(s.Target, d.height)
-			there += d.height - max(d.lowest-1, s.Height)
+		if d.begun() && d.height >= f.next {
+			s.Target, end = max(s.Target, d.height), max(end, d.height+1)
+			there += d.height + 1 - max(d.lowest, f.next)
 		}
 	}
-	s.Missing = s.Target - s.Height - there
+	s.Missing = end - f.next - there
+}
+
+// downloaded returns what is kept of a downloaded block.
+func (f *follower) downloaded(height uint64) ([]byte, error) {
+	kept, err := f.blocks.block(height)
+	if err == nil && kept == nil {
+		err = fmt.Errorf("block %d of the %s is missing between downloaded ones", height, f.name)
+	}
+	return kept, err
 }
 
 // execute executes the next block.
 func (f *follower) execute(ctx context.Context) error {
-	height := f.height + 1
-	b, err := f.blocks.block(height)
-	if err == nil && b == nil {
-		err = fmt.Errorf("block %d of the %s is missing between downloaded ones", height, f.name)
-	}
+	height := f.next
+	kept, err := f.downloaded(height)
 	if err == nil {
-		err = f.chain.execute(ctx, height, b)
+		err = f.chain.execute(ctx, height, kept)
 	}
 	if err != nil {
 		return err
 	}
-	f.last, f.height = f.chain.idOf(b), height
+	f.last, f.next = f.chain.idOf(kept), height+1
 	f.report(func(s *Status) { s.Height = height })
 	return nil
 }

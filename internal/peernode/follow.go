@@ -36,7 +36,8 @@ type blockchain interface {
 	idOf(kept []byte) ids.ID
 	// execute executes the next block, from what parse keeps of it.
 	execute(ctx context.Context, height uint64, kept []byte) error
-	LastAccepted(ctx context.Context) (id ids.ID, height uint64, err error)
+	// executed returns the ID of the last executed block, and the height of the next one. Both are zero if there is none.
+	executed(ctx context.Context) (last ids.ID, next uint64, err error)
 	// BlockID returns the ID of the executed block at a height. The error is database.ErrNotFound if there is none.
 	BlockID(ctx context.Context, height uint64) (ids.ID, error)
 }
@@ -61,12 +62,10 @@ type following struct {
 	allTrusted []ids.ID
 	// voters returns the nodes that decide about the tip, and what they are. An error ends the follower only if it is a
 	// fatalError.
-	voters func(context.Context) (weights map[ids.NodeID]uint64, who string, err error)
-	// confirmed is called each time when the voters have confirmed the tip.
-	confirmed func()
-	interval  time.Duration // between two questions for the tip
-	log       *slog.Logger
-	disputed  prometheus.Counter
+	voters   func(context.Context) (weights map[ids.NodeID]uint64, who string, err error)
+	interval time.Duration // between two questions for the tip
+	log      *slog.Logger
+	disputed prometheus.Counter
 }
 
 // follower downloads blocks and executes them. Only one goroutine uses it, but for its progress.
@@ -74,8 +73,8 @@ type follower struct {
 	following
 	*progress
 	blocks   *spool
-	last     ids.ID // the last executed block
-	height   uint64 // of last
+	last     ids.ID // the last executed block; empty if there is none
+	next     uint64 // the height of the block after it
 	descents []*descent
 	trusted  []ids.ID          // not among descents yet
 	known    map[ids.ID]uint64 // heights of containers that were believed, not of all
@@ -93,12 +92,16 @@ func newFollower(ctx context.Context, o following, p *progress) (*follower, erro
 	if f.descents, err = f.blocks.descents(); err != nil {
 		return nil, err
 	}
-	if f.last, f.height, err = o.chain.LastAccepted(ctx); err == nil && (o.origin == nil || o.origin.Height < f.height) {
-		// An earlier process executed it. Voters that are behind for a moment confirm it.
-		f.believed = f.height
+	if f.last, f.next, err = o.chain.executed(ctx); err != nil {
+		return nil, err
 	}
-	f.change(func(s *Status) { *s = Status{Height: f.height} })
-	return f, err
+	height := max(f.next, 1) - 1
+	if o.origin == nil || o.origin.Height < height {
+		// An earlier process executed it. Voters that are behind for a moment confirm it.
+		f.believed = height
+	}
+	f.change(func(s *Status) { *s = Status{Height: height} })
+	return f, nil
 }
 
 // run follows the chain until ctx ends. It returns nil then, and an error if the state cannot be written or is of
@@ -117,9 +120,8 @@ func (f *follower) run(ctx context.Context) error {
 		}
 		if err == nil {
 			told = ""
-		} else if errors.Is(err, ErrBehind) {
-			// The P-Chain's follower says why.
-		} else if text := err.Error(); text != told && time.Since(toldAt) > tellAgain {
+		} else if text := err.Error(); !errors.Is(err, ErrBehind) && text != told && time.Since(toldAt) > tellAgain {
+			// The P-Chain's follower says why that is behind.
 			told, toldAt = text, time.Now()
 			f.log.Warn("the "+f.name+" cannot be followed; trying again", slog.Any("error", err))
 		}
@@ -181,7 +183,6 @@ func (f *follower) step(ctx context.Context) error {
 		return errNewer
 	}
 	f.change(func(s *Status) { s.Confirmed, s.Target, s.Missing = time.Now(), s.Height, 0 })
-	f.confirmed()
 	return nil
 }
 
@@ -189,23 +190,23 @@ func (f *follower) step(ctx context.Context) error {
 // a trusted one, and the voters can be of another chain.
 func (f *follower) below() error {
 	switch {
-	case f.believed >= f.height:
+	case f.believed+1 >= f.next:
 		return nil
 	case f.atOrigin():
 		return errBelowCheckpoint
 	}
 	name := f.last
 	for id, height := range f.known {
-		if height == f.height {
+		if height+1 == f.next {
 			name = id
 		}
 	}
-	return fmt.Errorf("the network's last accepted block is at height %d, below block %s at height %d, which was executed here; wait until the nodes asked have that one", f.believed, name, f.height)
+	return fmt.Errorf("the network's last accepted block is at height %d, below block %s at height %d, which was executed here; wait until the nodes asked have that one", f.believed, name, f.next-1)
 }
 
 // atOrigin says that the state is that of a checkpoint, and that no believed tip is known to descend from it.
 func (f *follower) atOrigin() bool {
-	return f.origin != nil && f.origin.Height == f.height && f.believed < f.height
+	return f.origin != nil && f.origin.Height+1 == f.next && f.believed < f.origin.Height
 }
 
 // other returns what it means that a believed block is of another chain than the last executed one.
@@ -214,7 +215,7 @@ func (f *follower) other(top ids.ID) error {
 	if f.atOrigin() {
 		err = errOtherCheckpoint
 	}
-	return &fatalError{fmt.Errorf("%w (block %s is not of the chain of block %s at height %d)", err, top, f.last, f.height)}
+	return &fatalError{fmt.Errorf("%w (block %s is not of the chain of block %s at height %d)", err, top, f.last, f.next-1)}
 }
 
 // weightsOf returns the weights of a subnet's current validators.

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,9 +72,6 @@ type Node struct {
 	fresh    bool           // Run has to import the checkpoint; only Run uses it
 	exports  sync.WaitGroup // ends before the state is closed
 
-	// confirmed is set once the voters have confirmed the tip and everything up to it is executed.
-	confirmed atomic.Bool
-
 	// Answers hold mu for reading, so that Run closes the chain after them. It is locked before the other mutexes.
 	mu     sync.RWMutex
 	chain  *pchainvm.Chain // guarded by mu; nil unless Run runs
@@ -92,15 +88,13 @@ type Node struct {
 
 // progress holds a Status.
 type progress struct {
-	first uint64 // what a Status has for the height 0
-
 	statusMu sync.RWMutex
 	status   Status // guarded by statusMu
 }
 
 // Status is how far a chain is.
 type Status struct {
-	// Height is that of the last executed block. Target is the height of the tip. Missing is how many of the blocks
+	// Height is that of the last executed block, 0 if there is none. Target is the height of the tip. Missing is how many of the blocks
 	// between them are not downloaded.
 	Height, Target, Missing uint64
 	// Confirmed is when the voters last confirmed the tip, and everything up to it was executed. It is zero until the
@@ -216,7 +210,7 @@ func (n *Node) followers(ctx context.Context, peers Peers, chain *pchainvm.Chain
 	f, err := newFollower(ctx, following{
 		name: "P-Chain", chainID: constants.PlatformChainID, chain: pChain{chain, n}, db: prefixdb.New([]byte("blocks"), db), peers: peers,
 		origin: n.origin, allTrusted: n.o.Trusted, interval: pollInterval, log: n.log, disputed: n.disputed,
-		voters: func(ctx context.Context) (map[ids.NodeID]uint64, string, error) { return n.voters(ctx, chain) }, confirmed: func() { n.confirmed.Store(true) },
+		voters: func(ctx context.Context) (map[ids.NodeID]uint64, string, error) { return n.voters(ctx, chain) },
 	}, &n.progress)
 	if err != nil {
 		return nil, err
@@ -227,7 +221,7 @@ func (n *Node) followers(ctx context.Context, peers Peers, chain *pchainvm.Chain
 		f, err := newFollower(ctx, following{
 			name: blocks.name, chainID: blocks.chainID, chain: blocks, db: prefixdb.New([]byte("downloads of the "+blocks.name), db), peers: peers,
 			allTrusted: blocks.trusted, interval: blocksInterval, log: n.log, disputed: n.disputed,
-			voters: func(ctx context.Context) (map[ids.NodeID]uint64, string, error) { return n.validators(ctx, chain) }, confirmed: func() {},
+			voters: func(ctx context.Context) (map[ids.NodeID]uint64, string, error) { return n.validators(ctx, chain) },
 		}, &blocks.progress)
 		if err != nil {
 			return nil, err
@@ -255,9 +249,7 @@ func openDatabase(dir string) (database.Database, error) {
 func (p *progress) Status() Status {
 	p.statusMu.RLock()
 	defer p.statusMu.RUnlock()
-	s := p.status
-	s.Height, s.Target = max(s.Height, p.first)-p.first, max(s.Target, p.first)-p.first
-	return s
+	return p.status
 }
 
 func (p *progress) change(f func(*Status)) {

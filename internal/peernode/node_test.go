@@ -29,11 +29,14 @@ import (
 	"quorate/internal/chain/genesis"
 )
 
-// recording is the P-Chain of real nodes, from the first container on; see internal/chain.
+// recording is the P- and the X-Chain of real nodes, from the first container on, the X-Chain's block at height 0, and some
+// blocks of the C-Chain; see internal/chain.
 type recording struct {
 	NetworkID uint32
 	StartTime uint64
-	P         [][]byte
+	P, X      [][]byte
+	X0        []byte
+	C         map[string][]byte
 }
 
 func record(t testing.TB) (*recording, *genesis.Genesis) {

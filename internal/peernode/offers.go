@@ -22,7 +22,7 @@ func (n *Node) Offers(path, method string) (offers, now bool) {
 	default:
 		_, offers = epochOf(path, method)
 	}
-	return offers, offers && n.confirmed.Load()
+	return offers, offers && !n.Status().Confirmed.IsZero()
 }
 
 const infoPath = "/ext/info"

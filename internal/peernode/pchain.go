@@ -28,6 +28,11 @@ func (pChain) parse(b []byte) (chainBlock, error) {
 
 func (pChain) idOf(kept []byte) ids.ID { return hashing.ComputeHash256Array(kept) }
 
+func (c pChain) executed(ctx context.Context) (last ids.ID, next uint64, err error) {
+	last, height, err := c.LastAccepted(ctx)
+	return last, height + 1, err
+}
+
 // execute executes the next block, and hands the state to exports that wait for it.
 func (c pChain) execute(ctx context.Context, height uint64, kept []byte) error {
 	if err := c.Execute(ctx, kept); err != nil {

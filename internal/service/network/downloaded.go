@@ -25,13 +25,13 @@ var (
 // XChainHeight implements index.XChainNode.
 func (d downloadedNode) XChainHeight(context.Context) (uint64, error) {
 	height, err := d.chains.XHeight()
-	return height, unavailable(err)
+	return height, notDownloaded(err, node.ErrUnavailable)
 }
 
 // XChainBlock implements index.XChainNode.
 func (d downloadedNode) XChainBlock(_ context.Context, height uint64) ([]byte, error) {
 	b, err := d.chains.XBlock(height)
-	return b, beyondTip(err)
+	return b, notDownloaded(err, node.ErrBeyondTip)
 }
 
 // EVMHeight implements index.CChainNode.
@@ -40,14 +40,14 @@ func (d downloadedNode) EVMHeight(ctx context.Context, path string) (uint64, err
 		return d.Client.EVMHeight(ctx, path)
 	}
 	height, err := d.chains.CHeight()
-	return height, unavailable(err)
+	return height, notDownloaded(err, node.ErrUnavailable)
 }
 
 // CChainBlock implements index.CChainNode.
 func (d downloadedNode) CChainBlock(_ context.Context, height uint64) (node.CChainBlock, error) {
 	b, err := d.chains.CBlock(height)
 	if err != nil {
-		return node.CChainBlock{}, beyondTip(err)
+		return node.CChainBlock{}, notDownloaded(err, node.ErrBeyondTip)
 	}
 	return node.CChainBlock{Height: height, Hash: b.ID, ParentHash: b.ParentID, Time: b.Time, ExtraData: b.ExtraData}, nil
 }
@@ -60,16 +60,10 @@ func (d downloadedNode) Containers(ctx context.Context, chain node.Index, start 
 	return nil, node.ErrNotOffered
 }
 
-func unavailable(err error) error {
+// notDownloaded returns err, which is also as if the block is not downloaded.
+func notDownloaded(err, as error) error {
 	if errors.Is(err, peernode.ErrNotDownloaded) {
-		return fmt.Errorf("%w: %w", node.ErrUnavailable, err)
-	}
-	return err
-}
-
-func beyondTip(err error) error {
-	if errors.Is(err, peernode.ErrNotDownloaded) {
-		return fmt.Errorf("%w: %w", node.ErrBeyondTip, err)
+		return fmt.Errorf("%w: %w", as, err)
 	}
 	return err
 }
