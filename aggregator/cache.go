@@ -4,11 +4,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+
+	"quorate/internal/bounded"
 )
 
 // signatureID names one validator's signature of one message. The key is the

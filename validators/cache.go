@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"quorate/internal/bounded"
-
 	"quorate/internal/node"
 )
 

@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
 
+	"quorate/internal/bounded"
 	"quorate/internal/node"
 )
 

@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"time"
 
-	"quorate/internal/bounded"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -22,6 +20,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 
 	"quorate/aggregator"
+	"quorate/internal/bounded"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/node"
 	"quorate/validators"

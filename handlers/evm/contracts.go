@@ -5,11 +5,10 @@ import (
 	"context"
 	"fmt"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers/evm/tokenlist"
+	"quorate/internal/bounded"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
 )

@@ -23,8 +23,6 @@ import (
 	"regexp"
 	"time"
 
-	"quorate/internal/bounded"
-
 	"github.com/holiman/uint256"
 	"github.com/labstack/echo/v4"
 
@@ -38,6 +36,7 @@ import (
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	"quorate/handlers/stream"
+	"quorate/internal/bounded"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"

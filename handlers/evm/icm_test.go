@@ -652,7 +652,7 @@ func (l longList) ICMMessages(_ context.Context, messageIDs []common.Hash) ([]ev
 	return all, nil
 }
 
-// TestICMPagesEndShort has a list of which a filter selects nothing, and one of large messages.
+// TestICMPagesEndShort lists messages that a filter excludes, and large messages.
 func TestICMPagesEndShort(t *testing.T) {
 	read := new(atomic.Int64)
 	get := func(l longList, query string) (messages []string, next string) {

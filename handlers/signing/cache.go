@@ -4,11 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	"quorate/aggregator"
+	"quorate/internal/bounded"
 )
 
 const (

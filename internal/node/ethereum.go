@@ -172,7 +172,7 @@ func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EV
 		ends = append(ends, len(calls))
 	}
 	answers, err := e.client.batch(ctx, e.path, calls, func(answers []outcome) error {
-		return onlyElsewhere(from, calls[:ends[0]], answers[:ends[0]])
+		return askAnotherNode(from, calls[:ends[0]], answers[:ends[0]])
 	})
 	switch {
 	case err == nil:
@@ -321,9 +321,9 @@ func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, caus
 	return append(all, ']'), nil
 }
 
-// onlyElsewhere returns an error that makes the Client ask another node for a block, if this
+// askAnotherNode returns an error that makes the Client ask another node for a block, if this
 // node lacks the block or cannot trace it. The first reply is the node's height.
-func onlyElsewhere(height uint64, calls []invocation, answers []outcome) error {
+func askAnotherNode(height uint64, calls []invocation, answers []outcome) error {
 	if tip, known := heightOf(answers[0]); known && height <= tip {
 		for i, a := range answers[1:] {
 			if method := calls[1+i].method; method != tracesMethod && a.pruned() {

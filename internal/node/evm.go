@@ -54,7 +54,7 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 	// either.
 	calls := []invocation{{heightMethod, []any{}}, {blockMethod, []any{hexNumber(from), false}}, {method, []any{sentFilter(from, through)}}}
 	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error {
-		return cmp.Or(onlyElsewhere(from, calls[:2], answers[:2]), notOffered(answers[2].refused))
+		return cmp.Or(askAnotherNode(from, calls[:2], answers[:2]), notOffered(answers[2].refused))
 	})
 	if err != nil {
 		return nil, 0, err

@@ -441,7 +441,7 @@ func (f *follower) count(s *Status) {
 	s.Missing = end - f.next - there
 }
 
-// downloaded returns what is kept of a downloaded block.
+// downloaded returns a downloaded block in the form that parse keeps.
 func (f *follower) downloaded(height uint64) ([]byte, error) {
 	kept, err := f.blocks.block(height)
 	if err == nil && kept == nil {

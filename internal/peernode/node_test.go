@@ -172,7 +172,7 @@ func confirmedAt(height int) func(Status) bool {
 	return func(s Status) bool { return s.Height == uint64(height) && !s.Confirmed.IsZero() }
 }
 
-// TestFollows executes the blocks of a real network, of which each node sends five at a time, and follows new ones.
+// TestFollows executes the blocks of a real network and follows new ones. Each node sends five blocks at a time.
 func TestFollows(t *testing.T) {
 	r, g := record(t)
 	n := newNetwork(r, g)
@@ -295,7 +295,7 @@ func TestMinorityIsBehind(t *testing.T) {
 	require.ErrorContains(t, node.Ready(), "most of the stake asked has a newer block")
 }
 
-// mute is peers of which only one names its last block. The others say which blocks they have accepted.
+// mute is a network in which only one peer names its last block. The others say which blocks they have accepted.
 type mute struct{ *network }
 
 func (p mute) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {

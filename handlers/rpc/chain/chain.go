@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
@@ -20,6 +18,7 @@ import (
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
 	"quorate/handlers/rpc"
+	"quorate/internal/bounded"
 	"quorate/internal/index"
 	"quorate/internal/index/container"
 	"quorate/internal/index/ledger"

@@ -10,13 +10,12 @@ import (
 	"net/http"
 	"time"
 
-	"quorate/internal/bounded"
-
 	"golang.org/x/sync/singleflight"
 
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/rpc"
+	"quorate/internal/bounded"
 	"quorate/internal/node"
 )
 

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/internal/bounded"
 	"quorate/internal/chain/evm"
 	"quorate/internal/store"
 )

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/internal/bounded"
 	"quorate/internal/store"
 )
 

@@ -3,9 +3,9 @@ package ledger
 import (
 	"slices"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/bounded"
 )
 
 const (

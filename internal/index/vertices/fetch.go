@@ -250,7 +250,7 @@ func (f *fetcher) answered(ctx context.Context, a nodeAnswer) error {
 	return nil
 }
 
-// take stores a response: the requested vertex, followed by ancestors, each of which must be a parent of a preceding one. At
+// take stores a response: the requested vertex, followed by ancestors. Each ancestor must be a parent of a preceding vertex. At
 // the first vertex that is not, take drops the rest and returns false.
 func (f *fetcher) take(ctx context.Context, id ids.ID, answer [][]byte) (whole bool, err error) {
 	whole = len(answer) > 0

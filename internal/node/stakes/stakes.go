@@ -12,13 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"quorate/internal/bounded"
-
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/internal/bounded"
 	"quorate/internal/node"
 )
 

@@ -6,9 +6,9 @@
 //
 // No code runs: the generator draws what each transaction does, and calls, logs and
 // balances follow from that. These are consistent as on a real chain: signatures, hashes,
-// addresses of contracts, parent hashes, roots of transactions and receipts, blooms, gas, and
-// value, of which only gas is burnt. A node would reject three things: state roots are
-// random, the code of contracts means nothing, and gas costs are approximate.
+// addresses of contracts, parent hashes, roots of transactions and receipts, blooms and gas.
+// Only gas burns value. A node would reject three things: state roots are random, the code of
+// contracts means nothing, and gas costs are approximate.
 package evmchain
 
 import (

@@ -12,11 +12,10 @@ import (
 	"slices"
 	"time"
 
-	"quorate/internal/bounded"
-
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/internal/bounded"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 	"quorate/internal/store"
