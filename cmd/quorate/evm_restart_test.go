@@ -18,6 +18,9 @@ import (
 // The node of an EVM chain is away when the service restarts. What is indexed of the chain is served as before, and the
 // chain shows as waiting. If the node that answers at last serves another chain, nothing of the stored one is served.
 func TestEVMChainWithoutItsNodeAfterARestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for retries")
+	}
 	start := func(chainID uint64) *simnet.Network { // the blockchain ID follows from the seed
 		return startSimnet(t, simnet.Options{Seed: 22, Validators: 2, EVM: []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: 200, Record: true, ChainID: chainID}}}})
 	}

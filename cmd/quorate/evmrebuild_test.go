@@ -21,6 +21,9 @@ import (
 // store. The old rows serve while blocks arrive and while the node gives no traces; the status says why the rebuild
 // waits. Afterwards the answers are right, and both processes follow the chain.
 func TestEVMRebuildServesMeanwhile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("indexes a chain twice")
+	}
 	t.Run("alone", func(t *testing.T) {
 		dir := t.TempDir()
 		testEVMRebuild(t, dir, func() (store.Store, error) {

@@ -50,6 +50,9 @@ func measured(t *testing.T, n *simnet.Network, code int, flags ...string) *measu
 // TestMeasureMatchesDrawnTimes measures validators whose answer times were drawn, next to
 // validators that do not sign.
 func TestMeasureMatchesDrawnTimes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for ten seconds")
+	}
 	const rounds = 25
 	n, err := simnet.Start(simnet.Options{
 		Seed: 21, Validators: 12,

@@ -301,6 +301,9 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 // TestReplicas has three processes share a store, and kills the one that records, freezes
 // it, cuts it off, and restarts the server, while the chains grow.
 func TestReplicas(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills replicas again and again")
+	}
 	kills := *killsOfTest
 	if testing.Short() {
 		kills = min(kills, 3)

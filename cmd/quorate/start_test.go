@@ -127,6 +127,9 @@ func (s *instance) awaitReadiness(t *testing.T, text string) {
 // The node refuses the genesis block. The service signs at once, says why the index waits, and indexes once the node
 // gives the block.
 func TestSigningDoesNotWaitForGenesis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for retries")
+	}
 	n := startSimnet(t, simnet.Options{Seed: 61, Validators: 4, History: &simnet.History{
 		Options: history.Options{Txs: 200, EarlyTxs: 20, Record: true}, Dir: t.TempDir(),
 	}})
@@ -249,6 +252,9 @@ func TestIndexOfSigningIsDefault(t *testing.T) {
 // A local network that is created again has the same network ID. Neither the data of the one before nor its signed
 // messages are served, and nothing is signed for it.
 func TestAnotherNetworkWithTheSameID(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts four services")
+	}
 	start := func(seed uint64) *simnet.Network {
 		return startSimnet(t, simnet.Options{Seed: seed, Validators: 4, History: &simnet.History{
 			Options: history.Options{Txs: 100, EarlyTxs: 10, Record: true}, Dir: t.TempDir(),
@@ -290,6 +296,9 @@ func TestAnotherNetworkWithTheSameID(t *testing.T) {
 // A node that restarts takes the service out of no balancer while signing works. The service starts without its node
 // and signs once the node answers.
 func TestServiceOutlivesItsNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for timeouts of a node that is away")
+	}
 	n := startSimnet(t, simnet.Options{Seed: 67, Validators: 4})
 	p := startProvider(t, n.NodeURL())
 	dir := t.TempDir()

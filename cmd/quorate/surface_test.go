@@ -434,6 +434,9 @@ var (
 // The dashboard and the alerts show metrics that exist, by labels that these have; and
 // no metric has many series.
 func TestDashboardShowsWhatExists(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Prometheus beside a service")
+	}
 	n := startSimnet(t, simnet.Options{Seed: 36, Validators: 8})
 	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n})
 	for _, v := range n.Validators()[:2] {

@@ -93,6 +93,9 @@ func (p Progress) Behind(chain string) error {
 	if p.Rebuilding {
 		return CatchingUp(p.Err, "the index of %s is being rebuilt, %d%% is done; try again later", chain, p.Rebuilt)
 	}
+	if p.Lag == 0 {
+		return CatchingUp(p.Err, "the index of %s is still catching up: it has reached height %d; try again later", chain, p.Height)
+	}
 	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
 }
 
