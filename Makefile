@@ -75,8 +75,8 @@ $(CACHE)/vulndb/index/db.json: deploy/vulndb/vulndb.tar.gz
 vulndb: ## renew the copy of the vulnerability database (FROM=a clone of github.com/golang/vulndb)
 	go run ./deploy/vulndb "$(FROM)" deploy/vulndb
 
-bench: ## run the short benchmarks; bench/README.md explains each
-	go -C bench run ./blsbatch
+bench: ## verify signatures of one message as one batch, and one by one; bench/README.md has all benchmarks
+	go test ./bls -run xxx -bench Verify -cpu 1
 
 bench-short: ## measure for about ten minutes, write docs/benchmarks.md and docs/report
 	go -C bench run ./report

@@ -231,13 +231,32 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// BenchmarkVerify verifies n signatures of one message from bytes to verdict: as one batch, and one by one with
+// avalanchego's functions. Both check encoding, curve and subgroup, and decide about each signature.
 func BenchmarkVerify(b *testing.B) {
-	for _, n := range []int{1, 8, 32, 128, 300, 670} {
+	for _, n := range []int{1, 8, 32, 128, 300, 670, 1000} {
 		s := signAll(b, n)
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		compressed := make([][]byte, n)
+		for i, signature := range s.signatures {
+			compressed[i] = bls.SignatureToBytes(signature)
+		}
+		b.Run(fmt.Sprint(n, "/batch"), func(b *testing.B) {
 			for b.Loop() {
-				if bad := NewVerifier(message).Verify(s.keys, s.signatures); len(bad) > 0 {
-					b.Fatal(bad)
+				parsed := make([]*Signature, n)
+				for i := range compressed {
+					var err error
+					parsed[i], err = ParseUnchecked(compressed[i])
+					require.NoError(b, err)
+				}
+				require.Empty(b, NewVerifier(message).Verify(s.keys, parsed))
+			}
+		})
+		b.Run(fmt.Sprint(n, "/one by one"), func(b *testing.B) {
+			for b.Loop() {
+				for i := range compressed {
+					signature, err := bls.SignatureFromBytes(compressed[i])
+					require.NoError(b, err)
+					require.True(b, bls.Verify(s.keys[i], signature, message))
 				}
 			}
 		})

@@ -214,11 +214,9 @@ func plan(long bool, seed uint64) (steps []step) {
 		steps = append(steps, step{name, append([]string{seeded}, flags...)})
 	}
 	if !long {
-		add("blsbatch", "-runs=3")
 		for _, faults := range []string{"-faults=0", "-faults=0.2"} {
 			add("latency", "-validators=5,100,500,1000", "-c=1", "-rounds=30", "-warmup=15", faults)
 		}
-		add("service", "-n=30000", "warm")
 		add("ingest", "-txs=5000", "-read=200ms")
 		add("ingest", "-txs=20000", "-read=200ms", "-store=postgres")
 		add("ingest", "-txs=100000", "-read=200ms")
@@ -229,11 +227,9 @@ func plan(long bool, seed uint64) (steps []step) {
 		return steps
 	}
 	for range 3 {
-		add("blsbatch")
 		for _, faults := range []string{"-faults=0", "-faults=0.1", "-faults=0.2"} {
 			add("latency", "-validators=5,50,100,300,500,1000", "-c=1", "-rounds=80", "-warmup=40", faults)
 		}
-		add("service", "warm")
 		for _, transactions := range []string{"-txs=20000", "-txs=100000", "-txs=500000", "-txs=1000000"} {
 			add("ingest", transactions)
 			add("evm", transactions)

@@ -189,7 +189,6 @@ func charts() []chart {
 		{file: "latency-p50.png", title: "Quorum latency, median", table: rounds, x: "validators", by: "faulty", columns: []string{"p50 ms", "floor p50 ms"}, unit: "ms", logarithmic: true},
 		{file: "latency-p99.png", title: "Quorum latency, 99th percentile", table: rounds, x: "validators", by: "faulty", columns: []string{"p99 ms", "floor p99 ms"}, unit: "ms", logarithmic: true},
 		{file: "cpu.png", title: "Processor time of the service for a message", table: rounds, x: "validators", by: "faulty", columns: []string{"CPU ms/message"}, unit: "ms", logarithmic: true},
-		{file: "bls.png", title: "Checking signatures of one message", table: "Signatures of one message", x: "signatures", columns: []string{"one by one ms", "batch ms"}, unit: "ms", logarithmic: true},
 		{file: "ingest.png", title: "Indexing the P-, X- and C-Chain", table: "Indexing the P-, X- and C-Chain", x: transactions, by: "store", columns: []string{rate}, unit: rate, logarithmic: true},
 		{
 			file: "pages.png", title: "Pages by the size of the index, Pebble, 500 requests/s", table: "Pages of the P- and X-Chain", x: transactions, by: "page", where: "Pebble",

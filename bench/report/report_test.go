@@ -14,18 +14,18 @@ import (
 	"quorate/bench/rig"
 )
 
-// signatures returns a table with one row.
-func signatures(n string, batch float64) []*rig.Table {
+// indexing returns a table with one row.
+func indexing(n string, rate float64) []*rig.Table {
 	return []*rig.Table{{
-		Title: "Signatures of one message", Labels: []string{"signatures"}, Columns: []rig.Column{{Title: "batch ms", Decimals: 1}},
-		Rows: []rig.Row{{Labels: []string{n}, Values: []float64{batch}}},
+		Title: "Indexing EVM chains", Labels: []string{"transactions"}, Columns: []rig.Column{{Title: "transactions/s", Decimals: 1}},
+		Rows: []rig.Row{{Labels: []string{n}, Values: []float64{rate}}},
 	}}
 }
 
 // TestTables joins the tables of several runs: rows with the same labels become one.
 func TestTables(t *testing.T) {
 	r := report{Results: []result{
-		{Tables: signatures("10", 3)}, {Tables: signatures("20", 7)}, {Failure: "too slow"}, {Tables: signatures("10", 1)}, {Tables: signatures("10", 2)},
+		{Tables: indexing("10", 3)}, {Tables: indexing("20", 7)}, {Failure: "too slow"}, {Tables: indexing("10", 1)}, {Tables: indexing("10", 2)},
 	}}
 	tables := r.tables()
 	require.Len(t, tables, 1)
@@ -38,8 +38,8 @@ func TestReport(t *testing.T) {
 	r := &report{
 		Machine: rig.Machine{Commit: "c0ffee", Postgres: "15.14"}, Seed: 77, Took: time.Minute,
 		Results: []result{
-			{step: step{Name: "blsbatch", Flags: []string{"-n=5"}}, Tables: signatures("5", 3.25)},
-			{step: step{Name: "blsbatch", Flags: []string{"-n=1000"}}, Tables: signatures("1000", 90)},
+			{step: step{Name: "evm", Flags: []string{"-txs=5"}}, Tables: indexing("5", 3.25)},
+			{step: step{Name: "evm", Flags: []string{"-txs=1000"}}, Tables: indexing("1000", 90)},
 			{step: step{Name: "evm", Flags: []string{"-txs=20"}}, Failure: "the chain is short\nuse more"},
 		},
 	}
@@ -54,13 +54,13 @@ func TestReport(t *testing.T) {
 	content, err := os.ReadFile(name)
 	require.NoError(t, err)
 	require.Regexp(t, `^before\n<!--.*-->\n.*, PostgreSQL 15\.14, commit c0ffee, seed 77`, string(content))
-	require.Contains(t, string(content), "    go -C bench run ./blsbatch -n=5\n    go -C bench run ./blsbatch -n=1000\n\n![Checking signatures of one message](report/bls.png)\n\n"+
-		"| signatures | batch ms |\n|---|---|\n| 5 | 3.2 |\n| 1000 | 90.0 |\n")
+	require.Contains(t, string(content), "    go -C bench run ./evm -txs=5\n    go -C bench run ./evm -txs=1000\n\n![Indexing an EVM chain](report/evm-ingest.png)\n\n"+
+		"| transactions | transactions/s |\n|---|---|\n| 5 | 3.2 |\n| 1000 | 90.0 |\n")
 	require.Contains(t, string(content), "**Failed:** `go -C bench run ./evm -txs=20`\n\n    the chain is short\n    use more\n")
 	require.Regexp(t, `<!-- end of figures -->\nafter\n$`, string(content))
 	require.NotContains(t, string(content), "old\n")
 	require.NoFileExists(t, stale)
-	plot, err := os.ReadFile(filepath.Join(docs, folder, "bls.png"))
+	plot, err := os.ReadFile(filepath.Join(docs, folder, "evm-ingest.png"))
 	require.NoError(t, err)
 	drawn, err := png.Decode(bytes.NewReader(plot))
 	require.NoError(t, err)

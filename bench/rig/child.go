@@ -23,26 +23,17 @@ type child struct {
 	out *json.Decoder
 }
 
-// childTask is what a child process does: one of the fields is set.
-type childTask struct {
-	Network *networkTask
-	Floor   *floorTask
-}
-
 func serveChild(text string) error {
-	var task childTask
+	var task networkTask
 	if err := json.Unmarshal([]byte(text), &task); err != nil {
 		return fmt.Errorf("task of a child process: %w", err)
 	}
-	if task.Floor != nil {
-		return task.Floor.serve()
-	}
-	return task.Network.serve()
+	return task.serve()
 }
 
 // startChild starts a child process and reads its first message into ready. The child runs
 // on one processor if its number is given.
-func startChild(ctx context.Context, processor string, task childTask, ready any) (*child, error) {
+func startChild(ctx context.Context, processor string, task networkTask, ready any) (*child, error) {
 	text, err := json.Marshal(task)
 	if err != nil {
 		return nil, err

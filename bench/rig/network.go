@@ -92,7 +92,7 @@ func HistoryOptions(seed uint64, transactions int) history.Options {
 func StartNetwork(ctx context.Context, processor string, o simnet.Options) (*Network, error) {
 	n := new(Network)
 	var err error
-	if n.child, err = startChild(ctx, processor, childTask{Network: &networkTask{o}}, &n.networkReady); err != nil {
+	if n.child, err = startChild(ctx, processor, networkTask{o}, &n.networkReady); err != nil {
 		return nil, fmt.Errorf("starting the simulated network: %w", err)
 	}
 	return n, nil

@@ -32,7 +32,7 @@ type Run struct {
 
 // Main parses the flags, adding those that all benchmarks have, and calls measure. The
 // context ends on an interrupt. In a child process Main is that process instead; see
-// StartNetwork and StartFloor.
+// StartNetwork.
 func Main(measure func(ctx context.Context, r *Run) error) {
 	log.SetFlags(0)
 	if text := os.Getenv(childEnv); text != "" {
