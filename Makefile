@@ -1,7 +1,7 @@
 # What a developer runs. `make help` lists it.
 
 GOTESTSUM  = go run gotest.tools/gotestsum@v1.13.0
-# One summary of the four modules' tests, which ends the output.
+# One summary of all modules' tests, which ends the output.
 SUMMARY    = echo "All modules:"; $(GOTESTSUM) --format none --raw-command -- cat $(CACHE)/*.json
 GOLANGCI   = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 CACHE     ?= $(CURDIR)/.cache
@@ -33,15 +33,13 @@ deps: ## install what the tests need, where apt may be used
 	@internal/testenv/install.sh
 	@mkdir -p $(CACHE)
 
-test: deps ## run what every change must pass, two real networks included
+test: deps ## run what every change must pass: the product's tests, and two against real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -short -p 4 -timeout 10m ./... || status=1; \
-	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- -short ./...) || status=1; \
-	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- ./...) || status=1; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -short -run '$(NETWORKS)' -count=1 -timeout 10m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
-test-all: deps ## run every test, also the slow ones, with the race detector and against all kinds of real networks
+test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -skip '$(KILLS)' -timeout 20m ./... || status=1; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/kills.json -- -run '$(KILLS)' -timeout 20m ./internal/index ./internal/index/primary || status=1; \
