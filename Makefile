@@ -10,6 +10,8 @@ CACHE     ?= $(CURDIR)/.cache
 VULNDB    ?= file://$(CACHE)/vulndb
 VULNCHECK  = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) -test
 
+# make lint vets. Before tests, vet would analyse all dependencies once more.
+NOVET      = -vet=off
 # The tests against real networks that make test runs.
 NETWORKS   = ^(TestWarpMessages|TestNodeSurface)$$
 # They compare what killed processes left, which the race detector only makes slower.
@@ -35,17 +37,17 @@ deps: ## install what the tests need, where apt may be used
 
 test: deps ## run what every change must pass: the product's tests, and two against real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -short -p 4 -timeout 10m ./... || status=1; \
-	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -short -run '$(NETWORKS)' -count=1 -timeout 10m ./...) || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -short -p 4 -timeout 10m ./... || status=1; \
+	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -short -run '$(NETWORKS)' -count=1 -timeout 10m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- -race -skip '$(KILLS)' -timeout 20m ./... || status=1; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/kills.json -- -run '$(KILLS)' -timeout 20m ./internal/index ./internal/index/primary || status=1; \
-	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- ./...) || status=1; \
-	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- ./...) || status=1; \
-	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- -count=1 -timeout 25m ./...) || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '$(KILLS)' -timeout 20m ./... || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/kills.json -- $(NOVET) -run '$(KILLS)' -timeout 20m ./internal/index ./internal/index/primary || status=1; \
+	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) ./...) || status=1; \
+	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) ./...) || status=1; \
+	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -count=1 -timeout 25m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
 fuzz: ## give each parser hostile input for FUZZ, one after the other
