@@ -227,11 +227,6 @@ func (s *Service) Get(ctx context.Context, address, path string) ([]byte, error)
 	return s.request(ctx, http.MethodGet, address, path, nil)
 }
 
-// Post is Get with a body.
-func (s *Service) Post(ctx context.Context, path string, body []byte) ([]byte, error) {
-	return s.request(ctx, http.MethodPost, s.Public, path, body)
-}
-
 func (s *Service) request(ctx context.Context, method, address, path string, body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
 	if err != nil {

@@ -305,9 +305,6 @@ func TestReplicas(t *testing.T) {
 		t.Skip("kills replicas again and again")
 	}
 	kills := *killsOfTest
-	if testing.Short() {
-		kills = min(kills, 3)
-	}
 	server := pgserver.Run(t)
 	n, err := simnet.Start(simnet.Options{Seed: 31, Validators: 4, History: &simnet.History{
 		Options: history.Options{Txs: 2000, Record: true}, Dir: t.TempDir(),

@@ -323,6 +323,7 @@ func TestCatchingUp(t *testing.T) {
 			}{
 				{data.Progress{Height: 70, Time: now, Rebuilding: true, Rebuilt: 42}, "INDEX_CATCHING_UP", "the index of the " + name + " is being rebuilt, 42% is done; try again later"},
 				{data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930}, "INDEX_CATCHING_UP", "the index of the " + name + " is still catching up: it has reached height 70, and 930 further blocks are known"},
+				{data.Progress{Height: 70, Time: ago(time.Hour)}, "INDEX_CATCHING_UP", "the index of the " + name + " is still catching up: it has reached height 70; try again later"},
 				{data.Progress{Height: 70, Time: ago(time.Hour), Lag: 930, Needs: "switch it on"}, "INDEX_LACKS_SOURCE", "the " + name + " is not indexed: switch it on"},
 				{data.Progress{Height: 70, Time: ago(time.Hour), Rebuilding: true, Stopped: true}, "INDEX_STOPPED", "the index of the " + name + " has stopped at height 70 and does not go on by itself"},
 			} {

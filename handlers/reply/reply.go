@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -93,10 +94,11 @@ func (p Progress) Behind(chain string) error {
 	if p.Rebuilding {
 		return CatchingUp(p.Err, "the index of %s is being rebuilt, %d%% is done; try again later", chain, p.Rebuilt)
 	}
-	if p.Lag == 0 {
-		return CatchingUp(p.Err, "the index of %s is still catching up: it has reached height %d; try again later", chain, p.Height)
+	ahead := ""
+	if p.Lag > 0 { // else the tip is not known yet
+		ahead = fmt.Sprintf(", and %d further blocks are known", p.Lag)
 	}
-	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached height %d, and %d further blocks are known; try again later", chain, p.Height, p.Lag)
+	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached height %d%s; try again later", chain, p.Height, ahead)
 }
 
 // NotYet returns the error for a block that is not indexed but that the chain has or may have.
