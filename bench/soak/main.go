@@ -80,36 +80,11 @@ func run(ctx context.Context, r *rig.Run, long time.Duration, file string) (err 
 	if err != nil {
 		return err
 	}
-	s := &soak{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}}
-	defer s.client.CloseIdleConnections()
-	s.calm()
-	// With a fifth faulty, three more that are away leave a quorum of 67%.
-	if s.net, err = simnet.Start(simnet.Options{
-		Seed: r.Seed, Validators: validators,
-		Latency: simnet.Latency{Median: 20 * time.Millisecond, P99: 200 * time.Millisecond, Persistent: 0.5},
-		Faults:  simnet.Faults{Refusing: 0.05, Silent: 0.05, WrongSignature: 0.05, Malformed: 0.05},
-		History: &simnet.History{Options: history.Options{Txs: transactions, Record: true}, Dir: r.Dir},
-		EVM:     []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: transactions, Record: true}, Dir: r.Dir, Pace: 2 * growth}},
-	}); err != nil {
+	s, err := start(ctx, r)
+	if err != nil {
 		return err
 	}
-	defer s.net.Close()
-	s.primary, s.evm = &primary{node: s.net.History()}, s.net.EVM()[0]
-	if s.server, err = pgserver.Start("shared_buffers=128MB"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.server.Close()) }()
-	settings := fmt.Sprintf("memory_limit: %dMiB\nnetworks:\n  %s:\n    nodes: [%s]\n    allow_private_ips: true\n    evm:\n      - rpc: %s/ext/bc/%s/rpc\n",
-		memoryLimit, rig.NetworkName, s.net.NodeURL(), s.net.NodeURL(), s.evm.Generator().BlockchainID())
-	if s.service, err = r.StartService(ctx, "service", settings); err != nil {
-		return err
-	}
-	defer func() { _ = s.service.Stop(syscall.SIGKILL) }()
-	s.uses(storeFiles)
-	fmt.Println("waiting until the chains are indexed")
-	if err := s.indexed(ctx); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	o := &outcome{
 		Machine: machine, Seed: r.Seed, Long: long.String(), Validators: validators, Transactions: transactions, LimitMB: memoryLimit,
 	}
@@ -130,6 +105,55 @@ func run(ctx context.Context, r *rig.Run, long time.Duration, file string) (err 
 	}
 	fmt.Println("\nall responses were right, and nothing grew without bound")
 	return nil
+}
+
+// start starts the simulated network, a PostgreSQL server and the service, and waits until the
+// chains are indexed.
+func start(ctx context.Context, r *rig.Run) (_ *soak, err error) {
+	s := &soak{client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	s.calm()
+	// With a fifth faulty, three more that are away leave a quorum of 67%.
+	if s.net, err = simnet.Start(simnet.Options{
+		Seed: r.Seed, Validators: validators,
+		Latency: simnet.Latency{Median: 20 * time.Millisecond, P99: 200 * time.Millisecond, Persistent: 0.5},
+		Faults:  simnet.Faults{Refusing: 0.05, Silent: 0.05, WrongSignature: 0.05, Malformed: 0.05},
+		History: &simnet.History{Options: history.Options{Txs: transactions, Record: true}, Dir: r.Dir},
+		EVM:     []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: transactions, Record: true}, Dir: r.Dir, Pace: 2 * growth}},
+	}); err != nil {
+		return nil, err
+	}
+	s.primary, s.evm = &primary{node: s.net.History()}, s.net.EVM()[0]
+	if s.server, err = pgserver.Start("shared_buffers=128MB"); err != nil {
+		return nil, err
+	}
+	settings := fmt.Sprintf("memory_limit: %dMiB\nnetworks:\n  %s:\n    nodes: [%s]\n    allow_private_ips: true\n    record: all\n    evm:\n      - rpc: %s/ext/bc/%s/rpc\n",
+		memoryLimit, rig.NetworkName, s.net.NodeURL(), s.net.NodeURL(), s.evm.Generator().BlockchainID())
+	if s.service, err = r.StartService(ctx, "service", settings); err != nil {
+		return nil, err
+	}
+	s.uses(storeFiles)
+	fmt.Println("waiting until the chains are indexed")
+	return s, s.indexed(ctx)
+}
+
+// close ends what was started.
+func (s *soak) close() (err error) {
+	if s.service != nil {
+		_ = s.service.Stop(syscall.SIGKILL)
+	}
+	if s.server != nil {
+		err = s.server.Close()
+	}
+	if s.net != nil {
+		s.net.Close()
+	}
+	s.client.CloseIdleConnections()
+	return err
 }
 
 // measure loads and disturbs the service and fills in the outcome.
@@ -166,8 +190,8 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 // uses notes the kind of store.
 func (s *soak) uses(store string) { s.store.Store(&store) }
 
-// start starts the service again.
-func (s *soak) start(ctx context.Context) error {
+// restart starts the service again.
+func (s *soak) restart(ctx context.Context) error {
 	if err := s.service.Start(); err != nil {
 		return err
 	}
@@ -184,7 +208,7 @@ func (s *soak) move(ctx context.Context) error {
 	}
 	s.service.Add(fmt.Sprintf("store: %q", s.server.URL()))
 	s.uses(storePostgres)
-	return s.start(ctx)
+	return s.restart(ctx)
 }
 
 // calm ends a disturbance.
@@ -214,7 +238,7 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 	restart := func(how syscall.Signal) func(bool) error {
 		return func(begin bool) error {
 			if begin {
-				return errors.Join(s.service.Stop(how), s.start(ctx))
+				return errors.Join(s.service.Stop(how), s.restart(ctx))
 			}
 			return nil
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"image/png"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,30 @@ import (
 
 	"quorate/bench/rig"
 )
+
+// TestLoad loads the service without faults: each operation is answered, and no request fails.
+func TestLoad(t *testing.T) {
+	s, err := start(t.Context(), &rig.Run{Output: new(rig.Output), Dir: t.TempDir(), Seed: 1})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.primary.grow(ctx); err != nil {
+			t.Errorf("making the chains grow: %v", err)
+		}
+	})
+	s.load(ctx, &running)
+	running.Wait()
+	operations, failures, bad := s.tally.counted()
+	require.Empty(t, bad)
+	require.Empty(t, failures)
+	for _, o := range operations {
+		require.Positive(t, o.Requests, o.Operation)
+	}
+	require.NoError(t, s.service.Ended())
+}
 
 // TestCompare finds each way in which a page of outputs can be wrong.
 func TestCompare(t *testing.T) {
