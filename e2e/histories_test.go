@@ -19,7 +19,6 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/units"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
-	"github.com/ava-labs/avalanchego/vms/platformvm"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
@@ -67,7 +66,7 @@ type legacySubnet struct {
 	validators map[ids.NodeID]time.Time
 }
 
-// l1Members are the validators of an L1 that were not removed, at least two. The balance of the first one runs out.
+// l1Members are the validators of an L1 that were not removed, at least two. The balance of the first runs out.
 type l1Members struct {
 	id      ids.ID
 	members []*l1Member
@@ -96,7 +95,7 @@ func (h *stakeHistory) steps() map[string]func() bool {
 	}
 }
 
-// The network asks stakes to last at least 15 seconds. Until they are accepted takes seconds on a busy machine.
+// The network asks stakes to last at least 15 seconds. A busy machine takes seconds to accept them.
 func (h *stakeHistory) soon() time.Time {
 	return time.Now().Add(30*time.Second + time.Duration(h.random.IntN(15))*time.Second).Truncate(time.Second)
 }
@@ -336,26 +335,12 @@ func (h *stakeHistory) grow(steps int) {
 func (h *stakeHistory) compare(node string) {
 	h.t.Helper()
 	h.service.compareSets(h.ctx, node)
-	own, client := platformvm.NewClient(h.service.url+"/local"), platformvm.NewClient(node)
-	heights := func() (of [2]uint64) {
-		for i, c := range []*platformvm.Client{client, own} {
-			var err error
-			of[i], err = c.GetHeight(h.ctx)
-			require.NoError(h.t, err)
-		}
-		return of
-	}
-	for { // a balance that runs out makes a block, after which nothing can be compared
-		require.NoError(h.t, h.ctx.Err())
-		before := heights()
-		found, different := h.differences(node)
-		if before[0] != before[1] || heights() != before {
-			continue
-		}
-		require.Empty(h.t, different)
-		h.t.Logf("equal at height %d: %v", before[0], found)
-		return
-	}
+	var found map[string]int
+	var different []string
+	// A balance that runs out makes a block.
+	height := h.service.atOneHeight(h.ctx, node, func() { found, different = h.differences(node) })
+	require.Empty(h.t, different)
+	h.t.Logf("equal at height %d: %v", height, found)
 }
 
 // differences returns how many answers of each method were equal, and the answers that differ.

@@ -126,13 +126,8 @@ func (s *service) compareSets(ctx context.Context, node string) (heights uint64)
 	own := platformvm.NewClient(ownURL)
 	subnets, err := client.GetSubnets(ctx, nil) //nolint:staticcheck // a node lists them nowhere else
 	require.NoError(s.t, err)
-	height := func(c *platformvm.Client) uint64 {
-		h, err := c.GetHeight(ctx)
-		require.NoError(s.t, err)
-		return h
-	}
-	tip, compared := height(client), 0
-	require.Eventually(s.t, func() bool { return height(own) >= tip }, time.Minute, 100*time.Millisecond)
+	tip, compared := pHeight(s.t, ctx, client), 0
+	require.Eventually(s.t, func() bool { return pHeight(s.t, ctx, own) >= tip }, time.Minute, 100*time.Millisecond)
 	for _, subnet := range subnets {
 		for h := uint64(0); h <= tip; h++ {
 			want, err := client.GetValidatorsAt(ctx, subnet.ID, platformapi.Height(h))
@@ -142,19 +137,31 @@ func (s *service) compareSets(ctx context.Context, node string) (heights uint64)
 			require.Equal(s.t, want, got, "subnet %s at height %d", subnet.ID, h)
 			compared += len(want)
 		}
-		require.Eventually(s.t, func() bool {
-			before := height(client)
-			want, got := validatorsNow(s.t, ctx, node, subnet.ID), validatorsNow(s.t, ctx, ownURL, subnet.ID)
-			if height(own) != before || height(client) != before {
-				return false // the chain has grown meanwhile
-			}
-			require.Equal(s.t, want, got, "subnet %s now", subnet.ID)
-			return true
-		}, time.Minute, 100*time.Millisecond, "no height at which the service and the node can be compared")
+		var want, got []map[string]any
+		s.atOneHeight(ctx, node, func() {
+			want, got = validatorsNow(s.t, ctx, node, subnet.ID), validatorsNow(s.t, ctx, ownURL, subnet.ID)
+		})
+		require.Equal(s.t, want, got, "subnet %s now", subnet.ID)
 	}
 	s.t.Logf("validators without a node: %d of %d subnets at %d heights", compared, len(subnets), tip+1)
 	require.Positive(s.t, compared)
 	return tip + 1
+}
+
+// atOneHeight calls ask, again if the P-Chain of the service or of the node has grown meanwhile. It returns the height.
+func (s *service) atOneHeight(ctx context.Context, node string, ask func()) (height uint64) {
+	s.t.Helper()
+	own, client := platformvm.NewClient(s.url+"/local"), platformvm.NewClient(node)
+	same := func() bool { return pHeight(s.t, ctx, own) == height && pHeight(s.t, ctx, client) == height }
+	require.Eventually(s.t, func() bool {
+		height = pHeight(s.t, ctx, client)
+		if !same() {
+			return false
+		}
+		ask()
+		return same()
+	}, time.Minute, 100*time.Millisecond, "no height at which the service and the node can be compared")
+	return height
 }
 
 // TestWithoutNodes signs messages of the C-Chain and of an L1 for their epochs, with nothing but the addresses of peers.

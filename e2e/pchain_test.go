@@ -106,8 +106,14 @@ func (p *pChain) awaitEpoch(ctx context.Context, height uint64) {
 
 func (p *pChain) height(ctx context.Context) uint64 {
 	p.t.Helper()
-	height, err := p.client.GetHeight(ctx)
-	require.NoError(p.t, err)
+	return pHeight(p.t, ctx, p.client)
+}
+
+// pHeight is the height of a P-Chain.
+func pHeight(t testing.TB, ctx context.Context, client *platformvm.Client) uint64 {
+	t.Helper()
+	height, err := client.GetHeight(ctx)
+	require.NoError(t, err)
 	return height
 }
 

@@ -361,7 +361,7 @@ func TestAttackHTTP2Held(t *testing.T) {
 
 // One that takes its answers gets them whole, however long the work on them takes.
 func TestHTTP2OutlastsTheStall(t *testing.T) {
-	const stall = 500 * time.Millisecond // a client on a busy machine may not read for as long as 200
+	const stall = 500 * time.Millisecond // a busy machine may not run the client for 200 ms
 	content := bytes.Repeat([]byte("0123456789"), 1<<20)
 	addr, config := overTLS(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for piece := range slices.Chunk(content, len(content)/2) {
