@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,52 @@ func TestOneUnwillingValidatorDoesNotStopTheQuorum(t *testing.T) {
 					requireValid(t, n, r, 67)
 				}
 				require.Less(t, time.Since(start), time.Second)
+			})
+		})
+	}
+}
+
+// Validators that refuse what others sign are left out of later rounds, whether they refuse for
+// good or for now.
+func TestRefusersAreAskedLess(t *testing.T) {
+	for name, do := range map[string]behave{
+		"for good": refuse(-2, "unregistered handler", time.Millisecond),
+		"for now":  refuse(3, "unknown message", time.Millisecond),
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newFakeNetwork(t, sameWeights(100, 10)...)
+			for i, v := range n.validators {
+				v.do = honest(20 * time.Millisecond)
+				if i < 20 {
+					v.do = do
+				}
+			}
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				asked := func() (requests int) {
+					for _, v := range n.validators[:20] {
+						requests += v.requests
+					}
+					return requests
+				}
+				for i := range 20 {
+					before := asked()
+					_, err := a.Sign(ctx, Request{Message: testMessage(t, strconv.Itoa(i))})
+					require.NoError(t, err)
+					if i == 0 {
+						require.Equal(t, 20, asked(), "all are asked at first")
+					}
+					if i >= 15 {
+						require.Equal(t, before, asked())
+					}
+				}
+				for _, v := range n.validators[:20] {
+					v.do = honest(20 * time.Millisecond)
+				}
+				for _, v := range n.validators[20:50] {
+					v.do = do
+				}
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, "needs them")})
+				require.NoError(t, err)
 			})
 		})
 	}

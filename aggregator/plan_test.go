@@ -105,6 +105,32 @@ func TestPlanWidensOnlyWhenItSlips(t *testing.T) {
 }
 
 // A weight of 1 is lost in the float64 of the others' sum, but the quorum needs it.
+// A refusal calls for a new plan, but a thousand refusals do not call for a thousand plans.
+func TestPlanWaitsForFurtherRefusals(t *testing.T) {
+	r := roundOf(sameWeights(100, 10), func(i int) expectation {
+		if i < 80 {
+			return lognormal(20*time.Millisecond, 0.1, 0.99)
+		}
+		return lognormal(400*time.Millisecond, 0.1, 0.99)
+	})
+	r.join(&waiter{need: 670, want: 670}, 0)
+	asked := r.next(0)
+	require.Equal(t, actAsk, asked.kind)
+	pause := 100 * planPause
+	now := time.Millisecond
+	for range 20 {
+		r.failed(r.nodeID(asked.members[0]), refused, &common.AppError{Code: -2}, now)
+		asked.members = asked.members[1:]
+		a := r.next(now)
+		require.Equal(t, actWait, a.kind)
+		require.LessOrEqual(t, a.until, time.Millisecond+pause, "later refusals do not postpone the plan")
+		now += pause / 30
+	}
+	a := r.next(time.Millisecond + pause)
+	require.Equal(t, actAsk, a.kind)
+	require.Zero(t, r.slips, "it did not slip: validators refused")
+}
+
 func TestPlanCountsTheLastUnit(t *testing.T) {
 	const heavy = 1 << 60
 	r := roundOf([]uint64{heavy, 1}, func(int) expectation { return lognormal(20*time.Millisecond, 0.1, 0.99) })

@@ -316,15 +316,15 @@ func (f *runner) leave(ctx context.Context, c *waiter, gone chan<- struct{}) {
 	f.fail(action{waiter: c, code: f.round.late(c)})
 }
 
-// learn updates the history after the round: validators that refused, and whether the plan
-// held. It passes the signatures to the verifier, because only verified ones are cached.
+// learn updates the history after a round that others signed: validators that refused, also
+// for now, and whether the plan held. It passes the signatures to the verifier, because only verified ones are cached.
 func (f *runner) learn() {
 	if len(f.built) == 0 {
 		return
 	}
 	now := time.Now()
 	for i := range f.round.members {
-		if f.round.members[i].state == refused {
+		if m := &f.round.members[i]; m.state == refused || m.refusesNow() {
 			f.agg.history.failed(f.round.nodeID(i), now)
 		}
 	}
