@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -423,10 +424,10 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	}
 	a.runners[key] = f
 	a.metrics.rounds.Inc()
-	alone := len(a.runners) == 1
+	rounds := len(a.runners)
 	a.running.Go(func() {
 		defer end()
-		f.round = a.newRound(req.Message, set, alone)
+		f.round = a.newRound(req.Message, set, rounds)
 		a.watchFunds(ctx, f, set)
 		f.run(ctx)
 	})
@@ -464,11 +465,8 @@ func (a *Aggregator) close(f *runner) {
 	}
 }
 
-func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, alone bool) *round {
-	plan := planner{Slack: slackAmong, SlackMin: slackMinAmong}
-	if alone {
-		plan.Slack, plan.SlackMin = slackAlone, slackMinAlone
-	}
+func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, rounds int) *round {
+	plan := planner{Price: requestCost * time.Duration(rounds) / time.Duration(runtime.GOMAXPROCS(0))}
 	a.history.mu.Lock()
 	plan.Margin = a.history.margin
 	a.history.mu.Unlock()

@@ -7,30 +7,32 @@ import (
 	"time"
 )
 
-// planner chooses the validators to ask: as few as possible without finishing noticeably
-// later than if it asked all of them.
+// planner chooses the validators to ask: so few that the messages saved are worth more than the
+// time lost.
 type planner struct {
 	// Margin is the number of standard deviations by which the expected weight
 	// at the horizon must exceed the goal.
 	Margin float64
-	// Slack is how much later than the earliest possible finish the plan may
-	// end, relative and absolute; it buys messages that need not be sent.
-	Slack    float64
-	SlackMin time.Duration
+	// Price is the time that a request costs: the plan may end that much later for each request
+	// that need not be sent.
+	Price time.Duration
 }
 
-// A round that is alone may use the processor for answers that it will hardly need: its
-// plan ends within 3 % of the network's own time. Among others the messages saved are
-// worth more than a tenth of that time, because each answer delays another round's.
 const (
-	slackAlone    = 0.03
-	slackMinAlone = time.Millisecond
-	slackAmong    = 0.1
-	slackMinAmong = 2 * time.Millisecond
-	maxHorizon    = 10 * time.Second
+	// requestCost is the processor time of one request and its answer, most of which decompresses
+	// the signature. Each round waits for the processor while it works for the others.
+	requestCost = 40 * time.Microsecond
+	maxHorizon  = 10 * time.Second
 	// precision is that of the earliest possible finish, as a ratio.
 	precision = 1.01
+	// slack and slackMin are by how much later than the earliest possible finish any plan may end,
+	// relative and absolute: expectations are not more exact, and requests are work for validators.
+	slack    = 0.03
+	slackMin = time.Millisecond
 )
+
+// delays are further ends of the plans that are compared, as ratios to the first one.
+var delays = [...]float64{1.03, 1.06, 1.1, 1.15, 1.25, 1.4, 1.6, 2, 2.5, 3}
 
 // option is one validator that may still contribute.
 type option struct {
@@ -131,7 +133,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 	if !ok {
 		t = maxHorizon
 	}
-	t = min(t+max(time.Duration(p.Slack*float64(t)), p.SlackMin), maxHorizon)
+	t = min(t+max(time.Duration(slack*float64(t)), slackMin), maxHorizon)
 	if !ok { // all together are not expected to suffice
 		for i := range options {
 			if !options[i].inFlight {
@@ -140,6 +142,25 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		}
 		return members, now + t
 	}
+	members = p.fewest(options, goal, t)
+	cost := t + p.Price*time.Duration(len(members))
+	for _, delay := range delays {
+		if len(members) == 0 {
+			break
+		}
+		later := min(time.Duration(delay*float64(t)), maxHorizon)
+		fewer := p.fewest(options, goal, later)
+		c := later + p.Price*time.Duration(len(fewer))
+		if c > cost {
+			break
+		}
+		members, horizon, cost = fewer, later, c
+	}
+	return members, now + max(t, horizon)
+}
+
+// fewest returns the members to ask so that the goal is expected to be reached within t from now.
+func (p planner) fewest(options []option, goal float64, t time.Duration) (members []int) {
 	var mean, variance float64
 	type share struct {
 		i, tier        int
@@ -169,7 +190,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		mean += c.mean
 		variance += c.variance
 	}
-	return members, now + t
+	return members
 }
 
 // earliest is the time from now at which all options together are expected to

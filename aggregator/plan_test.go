@@ -24,7 +24,7 @@ func roundOf(weights []uint64, expect func(i int) expectation) *round {
 		flat.Validators = append(flat.Validators, &snow.Warp{Weight: w, NodeIDs: []ids.NodeID{{byte(i >> 8), byte(i)}}})
 		flat.TotalWeight += w
 	}
-	r := newRound(validators.NewSet(ids.Empty, 1, flat), testChain, DefaultLimits(), planner{Margin: 1, Slack: 0.1, SlackMin: 2 * time.Millisecond}, func(ids.NodeID) bool { return true })
+	r := newRound(validators.NewSet(ids.Empty, 1, flat), testChain, DefaultLimits(), planner{Margin: 1, Price: requestCost}, func(ids.NodeID) bool { return true })
 	for i := range r.members {
 		r.members[i].expect = expect(i)
 	}
@@ -76,6 +76,29 @@ func TestPlanPrefersTheHeavy(t *testing.T) {
 	r.join(&waiter{need: 2680, want: 2680}, 0)
 	members, _ := r.plan.pick(r, 0)
 	require.Less(t, len(members), 100, "the light tail cannot change the outcome")
+}
+
+// The more rounds wait for the processor, the fewer validators each asks, and the more each relies
+// on the heavy ones.
+func TestPlanAsksFewerAmongOthers(t *testing.T) {
+	var total uint64
+	weights := make([]uint64, 1000)
+	for i := range weights {
+		weights[i] = uint64(1_000_000 / (i + 1))
+		total += weights[i]
+	}
+	before, end := len(weights)+1, time.Duration(0)
+	for _, rounds := range []int{1, 8, 64} {
+		r := roundOf(weights, func(int) expectation { return lognormal(40*time.Millisecond, 1, 0.99) })
+		r.plan.Price = requestCost * time.Duration(rounds)
+		r.join(&waiter{need: total / 2, want: total / 2}, 0)
+		members, horizon := r.plan.pick(r, 0)
+		require.Less(t, len(members), before)
+		require.GreaterOrEqual(t, horizon, end)
+		require.GreaterOrEqual(t, r.weightOf(members), total/2)
+		before, end = len(members), horizon
+	}
+	require.Less(t, before, 200, "few of them have half the weight")
 }
 
 func TestPlanAsksEverybodyWhenItMust(t *testing.T) {

@@ -250,9 +250,9 @@ func (r *round) changed() {
 }
 
 // planPause is the least time per member between an answer without a signature and the next
-// plan. A plan takes about 0.2 µs per member, so that plans take less than a tenth of the time
+// plan. A plan takes about 0.3 µs per member, so that plans take at most a tenth of the time
 // however many validators refuse one after the other.
-const planPause = 2 * time.Microsecond
+const planPause = 3 * time.Microsecond
 
 // connected notes that a node can be asked from now on.
 func (r *round) connected(nodeID ids.NodeID) {

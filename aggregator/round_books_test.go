@@ -106,7 +106,7 @@ func TestBooksAreKeptWhateverHappens(t *testing.T) {
 			limits.AnswerTimeout = 200 * time.Millisecond
 			limits.ConnectGrace = time.Duration(rng.IntN(300)) * time.Millisecond
 			r := newRound(validators.NewSet(ids.Empty, 1, flat), testChain, limits,
-				planner{Margin: rng.Float64(), Slack: 0.1, SlackMin: 2 * time.Millisecond},
+				planner{Margin: rng.Float64(), Price: requestCost},
 				func(ids.NodeID) bool { return rng.IntN(4) > 0 })
 			for i := range r.members {
 				r.members[i].expect = quick(i)
