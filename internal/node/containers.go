@@ -48,8 +48,6 @@ var _ shortcut = (*containerRange)(nil)
 func (r *containerRange) readUsual(answer []byte) bool {
 	s := scanner{rest: answer}
 	var containers []Container
-	// One allocation for all: they are retained and dropped together.
-	room := make([]byte, 0, len(answer)/2)
 	s.object(func(name string) {
 		switch name {
 		case "jsonrpc":
@@ -63,8 +61,7 @@ func (r *containerRange) readUsual(answer []byte) bool {
 					return
 				}
 				s.array(func() {
-					var c Container
-					if c, room = s.container(room); !s.failed {
+					if c := s.container(); !s.failed {
 						containers = append(containers, c)
 					}
 				})
@@ -183,8 +180,9 @@ const (
 	allMembers = 1<<iota - 1
 )
 
-// container parses one container and appends its bytes to room.
-func (s *scanner) container(room []byte) (Container, []byte) {
+// container parses one container. Its bytes are of their own, so that a part that is retained does not retain the
+// other containers of the response.
+func (s *scanner) container() Container {
 	var c Container
 	seen := 0
 	s.object(func(name string) {
@@ -196,7 +194,7 @@ func (s *scanner) container(room []byte) (Container, []byte) {
 			c.ID, err = parseID(s.string())
 		case "bytes":
 			member = memberBytes
-			c.Bytes, c.Digest, room, err = decodeHex(room, s.string())
+			c.Bytes, c.Digest, err = decodeHex(s.string())
 		case "timestamp":
 			member = memberTimestamp
 			err = c.Accepted.UnmarshalText(s.string())
@@ -212,33 +210,32 @@ func (s *scanner) container(room []byte) (Container, []byte) {
 	})
 	s.failed = s.failed || seen != allMembers
 	c.Accepted = c.Accepted.UTC()
-	return c, room
+	return c
 }
 
 var errHex = errors.New("not bytes in hexadecimal with a checksum")
 
-// decodeHex appends to room the bytes that text encodes in avalanchego's "hex" encoding
-// (utils/formatting). It returns these bytes, at least one, their SHA-256, and the grown
-// room.
-func decodeHex(room, text []byte) (b []byte, digest ids.ID, grown []byte, err error) {
+// decodeHex returns the bytes, at least one, that text encodes in avalanchego's "hex" encoding
+// (utils/formatting), and their SHA-256.
+func decodeHex(text []byte) (b []byte, digest ids.ID, err error) {
 	const checksum = 4
 	digits, ok := bytes.CutPrefix(text, []byte("0x"))
 	if !ok {
-		return nil, ids.Empty, room, errHex
+		return nil, ids.Empty, errHex
 	}
-	from := len(room)
-	if grown, err = hex.AppendDecode(room, digits); err != nil {
-		return nil, ids.Empty, room, err
+	b = make([]byte, hex.DecodedLen(len(digits)))
+	if _, err = hex.Decode(b, digits); err != nil {
+		return nil, ids.Empty, err
 	}
-	to := len(grown) - checksum
-	if to <= from {
-		return nil, ids.Empty, room, errHex
+	end := len(b) - checksum
+	if end <= 0 {
+		return nil, ids.Empty, errHex
 	}
-	digest = hashing.ComputeHash256Array(grown[from:to])
-	if !bytes.Equal(grown[to:], digest[len(digest)-checksum:]) {
-		return nil, ids.Empty, room, errHex
+	digest = hashing.ComputeHash256Array(b[:end])
+	if !bytes.Equal(b[end:], digest[len(digest)-checksum:]) {
+		return nil, ids.Empty, errHex
 	}
-	return grown[from:to:to], digest, grown[:to], nil
+	return b[:end:end], digest, nil
 }
 
 // base58 lists the digits of avalanchego's encoding of IDs (utils/cb58).

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,6 +61,27 @@ func TestUsualRange(t *testing.T) {
 
 // requireSameID requires that parseID accepts the same texts as the library and returns the
 // same IDs.
+// A part of one container that is retained does not retain the others, which would grow the memory of an index by
+// a whole response for each such part.
+func TestContainersAreRetainedAlone(t *testing.T) {
+	var got containerRange
+	require.True(t, got.readUsual([]byte(usualRange(t))))
+	dropped := make(chan struct{})
+	runtime.AddCleanup(&got.usual[1].Bytes[0], func(dropped chan struct{}) { close(dropped) }, dropped)
+	kept := got.usual[0].Bytes
+	got.usual = nil
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-dropped:
+			return true
+		default:
+			return false
+		}
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, "seven", string(kept))
+}
+
 func requireSameID(t testing.TB, text string) {
 	t.Helper()
 	got, err := parseID([]byte(text))

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,8 +31,8 @@ func OutputID(txID ids.ID, index uint32) ids.ID {
 	return hashing.ComputeHash256Array(b[:])
 }
 
-// OutputOf converts a UTXO to an Output; c is the codec of the chain that created it. The result shares its slices with
-// the UTXO. Errors wrap ErrOutput or come from the codec.
+// OutputOf converts a UTXO to an Output; c is the codec of the chain that created it. The result shares the owners with
+// the UTXO, but not the payload, which is a part of the block's bytes. Errors wrap ErrOutput or come from the codec.
 func OutputOf(c codec.Manager, utxo *avax.UTXO, role Role, destinationID ids.ID) (Output, error) {
 	o := Output{
 		ID: OutputID(utxo.TxID, utxo.OutputIndex), TxID: utxo.TxID, Index: utxo.OutputIndex,
@@ -51,7 +52,7 @@ func OutputOf(c codec.Manager, utxo *avax.UTXO, role Role, destinationID ids.ID)
 	case *nftfx.MintOutput:
 		o.Kind, o.GroupID, owners = NFTMint, out.GroupID, &out.OutputOwners
 	case *nftfx.TransferOutput:
-		o.Kind, o.GroupID, o.Payload, owners = NFTTransfer, out.GroupID, out.Payload, &out.OutputOwners
+		o.Kind, o.GroupID, o.Payload, owners = NFTTransfer, out.GroupID, bytes.Clone(out.Payload), &out.OutputOwners
 	case *propertyfx.MintOutput:
 		o.Kind, owners = PropertyMint, &out.OutputOwners
 	case *propertyfx.OwnedOutput:

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -49,7 +50,7 @@ type Settlement struct {
 func newStaking(block *chain.Block, tx *chain.Tx) *Staking {
 	s := &Staking{
 		TxID: tx.ID, Kind: tx.Kind, BlockID: block.ID, Height: block.Height, Time: block.Time,
-		Staker: *tx.Staker, Memo: tx.Memo, End: tx.Staker.End,
+		Staker: *tx.Staker, Memo: bytes.Clone(tx.Memo), End: tx.Staker.End, // Memo is a part of the block's bytes
 	}
 	for _, in := range tx.Consumed {
 		s.Consumed = append(s.Consumed, in.OutputID)
