@@ -203,11 +203,14 @@ func (b *bench) read(ctx context.Context) (err error) {
 	if err := b.server.Settle(ctx); err != nil { // ends what indexing left to write
 		return err
 	}
-	defer func() { err = errors.Join(err, b.roundTrips(ctx)) }() // after the table of pages
 	if pages, err = rig.PrimaryPages(ctx, b.postgres, b.Seed, b.transactions); err != nil {
 		return err
 	}
 	if err := pages.Measure(ctx, table, b.postgres, clients, b.readTime, onPostgres, transactions); err != nil {
+		return err
+	}
+	divided, err := b.divide(ctx, pages)
+	if err != nil {
 		return err
 	}
 	standby, err := b.server.Standby()
@@ -231,7 +234,40 @@ func (b *bench) read(ctx context.Context) (err error) {
 	if err := pages.Measure(ctx, table, b.postgres, clients, b.readTime, onStandby, transactions); err != nil {
 		return err
 	}
+	if err := divided(); err != nil { // after the table of pages
+		return err
+	}
+	if err := b.roundTrips(ctx); err != nil {
+		return err
+	}
 	return b.postgres.Stop(syscall.SIGTERM) // before its standby
+}
+
+// divide measures where the time of a page from PostgreSQL goes, and returns a function that adds
+// the table. With one connection service and server take turns, so what is neither's processor time
+// is spent waiting: for the network, for a processor, and in the client.
+func (b *bench) divide(ctx context.Context, pages rig.Pages) (show func() error, err error) {
+	times := make([][]float64, len(pages))
+	for kind := range pages {
+		service, server := b.postgres.CPU(), rig.CPUTime(b.server.PID())
+		one, err := (rig.Load{Clients: 1, For: b.readTime}).Run(ctx, func(_, n int) rig.Request { return pages.Request(b.postgres.Public, kind, n) })
+		if err != nil {
+			return nil, err
+		}
+		each := func(d time.Duration) float64 { return rig.Microseconds(d) / float64(len(one.Times)) }
+		service, server = b.postgres.CPU()-service, rig.CPUTime(b.server.PID())-server
+		times[kind] = []float64{each(one.Clock), each(service), each(server), each(one.Clock - service - server)}
+	}
+	return func() error {
+		table := b.Table("Where the time of a page from PostgreSQL goes, one connection", []string{"transactions", "page"},
+			rig.Column{Title: "mean us"}, rig.Column{Title: "CPU us of the service"}, rig.Column{Title: "of the server"}, rig.Column{Title: "rest us"})
+		for kind := range pages {
+			if err := table.Add([]string{strconv.Itoa(b.transactions), pages[kind].Name}, times[kind]...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
 }
 
 // roundTrips measures the least that one exchange with the PostgreSQL server takes. A page

@@ -57,7 +57,7 @@ func open(ctx context.Context, o Options) (p *process, err error) {
 		return p, err
 	}
 	limit := int64(p.config.MemoryLimit)
-	debug.SetMemoryLimit(limit - limit/8) // the store's memory is outside the Go heap
+	debug.SetMemoryLimit(limit - limit/4) // the embedded store's buffers and cache are outside the Go heap
 	// Memory may be used up to the limit; earlier collections would take processor time from requests.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

@@ -51,7 +51,7 @@ func (p Location) Open(ctx context.Context, log *slog.Logger) (store.Store, erro
 	if p.URL != "" {
 		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.URL, ViewAge: p.ViewAge, Unfinished: p.Unfinished, Log: log})
 	}
-	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.Dir, CacheBytes: p.Memory / 16, MemTableBytes: min(p.Memory/64, 32<<20), Unfinished: p.Unfinished, Log: log})
+	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.Dir, CacheBytes: p.Memory / 16, MemTableBytes: min(p.Memory/32, 32<<20), Unfinished: p.Unfinished, Log: log})
 }
 
 // Failure returns a hint.Error for a store that cannot be opened.
