@@ -106,6 +106,32 @@ func TestRefusersAreAskedLess(t *testing.T) {
 	}
 }
 
+// A message that is requested before its block is accepted says nothing about the validators.
+func TestEarlyRequestsDoNotCountAsRefusals(t *testing.T) {
+	n := newFakeNetwork(t, sameWeights(100, 10)...)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		accepted := time.Now().Add(time.Second)
+		for i, v := range n.validators {
+			after := 10 * time.Millisecond
+			if i < 20 {
+				after = 200 * time.Millisecond
+			}
+			v.do = func(v *fakeValidator, m *warp.UnsignedMessage) ([]byte, error, time.Duration, bool) {
+				if time.Now().Before(accepted) {
+					return refuse(3, "unknown message", time.Millisecond)(v, m)
+				}
+				return honest(after)(v, m)
+			}
+		}
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "early")})
+		require.NoError(t, err)
+		settle()
+		for nodeID, node := range a.history.nodes {
+			require.GreaterOrEqual(t, node.success, priorSuccess, "%s", nodeID)
+		}
+	})
+}
+
 func TestRefusedByBlockingWeightFailsAtOnce(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	for _, v := range n.validators[:2] {

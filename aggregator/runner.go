@@ -324,7 +324,7 @@ func (f *runner) learn() {
 	}
 	now := time.Now()
 	for i := range f.round.members {
-		if m := &f.round.members[i]; m.state == refused || m.refusesNow() {
+		if m := &f.round.members[i]; m.state == refused || m.state == notYet {
 			f.agg.history.failed(f.round.nodeID(i), now)
 		}
 	}
