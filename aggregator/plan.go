@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// planner chooses the validators to ask: so few that the messages saved are worth more than the
-// time lost.
+// planner chooses the validators to ask. It leaves out those whose requests cost more time than
+// their answers save.
 type planner struct {
 	// Margin is the number of standard deviations by which the expected weight
 	// at the horizon must exceed the goal.
 	Margin float64
-	// Price is the time that a request costs: the plan may end that much later for each request
-	// that need not be sent.
+	// Price is the time that one request costs all rounds under way. A plan may end that much later
+	// for each request that it saves.
 	Price time.Duration
 }
 
 const (
-	// requestCost is the processor time of one request and its answer, most of which decompresses
-	// the signature. Each round waits for the processor while it works for the others.
+	// requestCost is the processor time of one request and its answer; decompressing the signature
+	// takes most of it. Meanwhile the other rounds wait for the processor.
 	requestCost = 40 * time.Microsecond
 	maxHorizon  = 10 * time.Second
 	// precision is that of the earliest possible finish, as a ratio.
 	precision = 1.01
-	// slack and slackMin are by how much later than the earliest possible finish any plan may end,
-	// relative and absolute: expectations are not more exact, and requests are work for validators.
+	// A plan may always end later than the earliest possible finish by slack, a ratio, or slackMin:
+	// expectations are not more exact, and each request is work for a validator.
 	slack    = 0.03
 	slackMin = time.Millisecond
 )
 
-// delays are further ends of the plans that are compared, as ratios to the first one.
+// delays are the ends of further plans to compare, as ratios to the first plan's.
 var delays = [...]float64{1.03, 1.06, 1.1, 1.15, 1.25, 1.4, 1.6, 2, 2.5, 3}
 
 // option is one validator that may still contribute.

@@ -78,8 +78,7 @@ func TestPlanPrefersTheHeavy(t *testing.T) {
 	require.Less(t, len(members), 100, "the light tail cannot change the outcome")
 }
 
-// The more rounds wait for the processor, the fewer validators each asks, and the more each relies
-// on the heavy ones.
+// The more rounds wait for the processor, the fewer and heavier validators each asks.
 func TestPlanAsksFewerAmongOthers(t *testing.T) {
 	var total uint64
 	weights := make([]uint64, 1000)

@@ -28,7 +28,7 @@ type round struct {
 	joins   int           // waiters that ever joined
 	checkAt time.Duration // when the plan is looked at again
 	slips   int           // plans that had to be widened because time passed
-	planAt  time.Duration // when the plan is made anew because something was lost; never if nothing was
+	planAt  time.Duration // when to plan again because something was lost; never if nothing was
 	sleep   sleep
 
 	// Weights of signatures at hand: verified, unverified of trusted signers, and unverified of
@@ -249,8 +249,8 @@ func (r *round) changed() {
 	r.weighed = false
 }
 
-// planPause is the least time per member between an answer without a signature and the next
-// plan. A plan takes about 0.3 µs per member, so that plans take at most a tenth of the time
+// planPause, times the number of members, is the time from an answer without a signature to the
+// next plan. A plan takes about 0.3 µs per member, so plans take at most a tenth of the time,
 // however many validators refuse one after the other.
 const planPause = 3 * time.Microsecond
 

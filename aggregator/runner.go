@@ -316,8 +316,9 @@ func (f *runner) leave(ctx context.Context, c *waiter, gone chan<- struct{}) {
 	f.fail(action{waiter: c, code: f.round.late(c)})
 }
 
-// learn updates the history after a round that others signed: validators that refused, also
-// for now, and whether the plan held. It passes the signatures to the verifier, because only verified ones are cached.
+// learn updates the history after a round with a signed message: which validators refused, also
+// if only for now, and whether the plan held. It passes the signatures to the verifier, because only
+// verified ones are cached.
 func (f *runner) learn() {
 	if len(f.built) == 0 {
 		return
