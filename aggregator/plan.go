@@ -142,7 +142,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		}
 		return members, now + t
 	}
-	members = p.fewest(options, goal, t)
+	members, horizon = p.fewest(options, goal, t), t
 	cost := t + p.Price*time.Duration(len(members))
 	for _, delay := range delays {
 		if len(members) == 0 {
@@ -156,7 +156,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		}
 		members, horizon, cost = fewer, later, c
 	}
-	return members, now + max(t, horizon)
+	return members, now + horizon
 }
 
 // fewest returns the members to ask so that the goal is expected to be reached within t from now.

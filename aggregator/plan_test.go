@@ -50,14 +50,19 @@ func (r *round) weightOf(members []int) (w uint64) {
 	return w
 }
 
-func TestPlanLeavesOutTheSlow(t *testing.T) {
-	// 80 near validators suffice; 20 far ones would never be among the first.
-	r := roundOf(sameWeights(100, 10), func(i int) expectation {
+// nearAndFar makes a round over 80 near validators, which suffice, and 20 far ones, which would
+// never be among the first.
+func nearAndFar() *round {
+	return roundOf(sameWeights(100, 10), func(i int) expectation {
 		if i < 80 {
 			return lognormal(20*time.Millisecond, 0.1, 0.99)
 		}
 		return lognormal(400*time.Millisecond, 0.1, 0.99)
 	})
+}
+
+func TestPlanLeavesOutTheSlow(t *testing.T) {
+	r := nearAndFar()
 	r.join(&waiter{need: 670, want: 670}, 0)
 	members, horizon := r.plan.pick(r, 0)
 	for _, i := range members {
@@ -126,15 +131,9 @@ func TestPlanWidensOnlyWhenItSlips(t *testing.T) {
 	require.Positive(t, r.slips)
 }
 
-// A weight of 1 is lost in the float64 of the others' sum, but the quorum needs it.
 // A refusal calls for a new plan, but a thousand refusals do not call for a thousand plans.
 func TestPlanWaitsForFurtherRefusals(t *testing.T) {
-	r := roundOf(sameWeights(100, 10), func(i int) expectation {
-		if i < 80 {
-			return lognormal(20*time.Millisecond, 0.1, 0.99)
-		}
-		return lognormal(400*time.Millisecond, 0.1, 0.99)
-	})
+	r := nearAndFar()
 	r.join(&waiter{need: 670, want: 670}, 0)
 	asked := r.next(0)
 	require.Equal(t, actAsk, asked.kind)
@@ -153,6 +152,7 @@ func TestPlanWaitsForFurtherRefusals(t *testing.T) {
 	require.Zero(t, r.slips, "it did not slip: validators refused")
 }
 
+// A weight of 1 is lost in the float64 of the others' sum, but the quorum needs it.
 func TestPlanCountsTheLastUnit(t *testing.T) {
 	const heavy = 1 << 60
 	r := roundOf([]uint64{heavy, 1}, func(int) expectation { return lognormal(20*time.Millisecond, 0.1, 0.99) })

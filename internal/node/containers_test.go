@@ -59,8 +59,6 @@ func TestUsualRange(t *testing.T) {
 	}
 }
 
-// requireSameID requires that parseID accepts the same texts as the library and returns the
-// same IDs.
 // A part of one container that is retained does not retain the others, which would grow the memory of an index by
 // a whole response for each such part.
 func TestContainersAreRetainedAlone(t *testing.T) {
@@ -82,6 +80,8 @@ func TestContainersAreRetainedAlone(t *testing.T) {
 	require.Equal(t, "seven", string(kept))
 }
 
+// requireSameID requires that parseID accepts the same texts as the library and returns the
+// same IDs.
 func requireSameID(t testing.TB, text string) {
 	t.Helper()
 	got, err := parseID([]byte(text))
