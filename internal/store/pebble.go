@@ -202,6 +202,10 @@ func (o PebbleOptions) pebble(lock *pebble.Lock, opening *opening) *pebble.Optio
 	// rewrite single tables because of their tombstones; ordinary ones drop these, too.
 	p.Experimental.TombstoneDenseCompactionThreshold = 0.9
 	p.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
+	// The library takes rows of one partition for versions of one row, and would store the values of all but the
+	// first apart from their keys.
+	rows := pebble.SpanPolicy{DisableValueSeparationBySuffix: true}
+	p.Experimental.SpanPolicyFunc = func([]byte) (pebble.SpanPolicy, []byte, error) { return rows, nil, nil }
 	return p
 }
 

@@ -335,6 +335,22 @@ func TestPebbleSeparatedValues(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// TestPebbleKeepsValuesWithKeys: the rows of a partition are not versions of one row, of which only the first matters.
+func TestPebbleKeepsValuesWithKeys(t *testing.T) {
+	s, err := OpenPebble(t.Context(), small(t.TempDir()))
+	require.NoError(t, err)
+	var b Batch
+	for i := range 1000 {
+		b.Put(FamilyContainer, PK{P: []byte("partition"), K: binary.BigEndian.AppendUint32(nil, uint32(i))}, []byte("value"))
+	}
+	require.NoError(t, s.Commit(t.Context(), &b))
+	require.NoError(t, s.db.Flush())
+	levels := s.db.Metrics().Levels
+	require.Positive(t, levels[0].TableBytesFlushed, "bytes of tables")
+	require.Zero(t, levels[0].Additional.BytesWrittenValueBlocks, "bytes of values apart from their keys")
+	require.NoError(t, s.Close())
+}
+
 func TestPebbleStatsAndLog(t *testing.T) {
 	options := small(t.TempDir())
 	var log bytes.Buffer
