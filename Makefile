@@ -19,6 +19,7 @@ KILLS      = ^TestKilled$$
 
 SOAK      ?= 30m
 FUZZ      ?= 10m
+FUZZERS   ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # The file descriptors of a process: simulated networks need several thousand.
 FILES      = ulimit -n "$$(ulimit -Hn)" 2>/dev/null || true
@@ -50,12 +51,10 @@ test-all: deps ## run every test of all modules, also the slow ones, with the ra
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -count=1 -timeout 25m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
-fuzz: ## give each parser hostile input for FUZZ, one after the other
-	@status=0; grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sort > $(CACHE)/fuzz; \
-	while IFS=: read -r file name; do \
-		echo "$$(dirname $$file) $${name#func }"; \
-		go test -run '^$$' -fuzz "^$${name#func }\$$" -fuzztime $(FUZZ) "$$(dirname $$file)" < /dev/null || status=1; \
-	done < $(CACHE)/fuzz; exit $$status
+fuzz: ## give each parser hostile input for FUZZ, FUZZERS of them at a time
+	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sed -E 's,/[^/]*:func , ,' | sort | \
+	xargs -n 2 -P $(FUZZERS) sh -c 'out=$$(go test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZ) -parallel 1 "$$0" 2>&1); status=$$?; \
+		echo "$$0 $$1"; echo "$$out" | if [ $$status = 0 ]; then tail -3; else cat; fi; exit $$status'
 
 lint: $(CACHE)/vulndb/index/db.json ## check formatting, run the linters, look for known vulnerabilities
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || (echo "run gofmt -w on these files" >&2; exit 1)
