@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Measures what the documentation has figures of, one program after another, in about two hours.
+# Writes what each prints to a file in a folder, and summary.md: command, duration, result.
+#
+#   bench/figures.sh FOLDER [NAME...]     only these, default all
+#
+# POSTGRES_18: folder with the programs of PostgreSQL 18, which the runs named postgres18 use.
+# FUZZERS: how many fuzz tests run at a time while the soak runs, default one for each processor.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p "${1:?folder for the results}"
+out=$(cd "$1" && pwd)
+shift
+names=" $* "
+ulimit -n "$(ulimit -Hn)" 2>/dev/null
+
+# run NAME COMMAND... adds a row to the summary.
+run() {
+  local name=$1 start=$SECONDS status=0
+  shift
+  [[ $names = "  " || $names = *" $name "* ]] || return 0
+  "$@" >"$out/$name.txt" 2>&1 || status=$?
+  local result=passed
+  [[ $status = 0 ]] || result="failed ($status)"
+  printf '| `%s` | %d:%02d | %s |\n' "$*" $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)) "$result" >>"$out/summary.md"
+}
+
+{
+  echo "Commit $(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD || echo ' and changes'), $(date -u '+%F %H:%M UTC'), $(nproc) processors."
+  echo
+  echo "| command | min:s | |"
+  echo "|---|---|---|"
+} >>"$out/summary.md"
+
+# Neither of the two is about time.
+run fuzz make fuzz &
+run soak make soak
+wait
+
+run ingest go -C bench run ./ingest -txs 1000000
+run postgres15 go -C bench run ./ingest -txs 300000 -store postgres
+[[ -z ${POSTGRES_18-} ]] || POSTGRES_BIN=$POSTGRES_18 run postgres18 go -C bench run ./ingest -txs 300000 -store postgres
+run report go -C bench run ./report
+run realnode go -C e2e test -run xxx -bench Indexing -benchtime 1x -timeout 30m
+run nodeapi go -C e2e test -run xxx -bench NodeAPI -benchtime 1x -timeout 30m
+for attack in heights slow idle pages tokens; do
+  run "attack-$attack" go -C bench run ./attack $attack
+done
+run unsigned go -C bench run ./attack/unsigned
+run kills go test ./cmd/quorate -run TestReplicas -timeout 30m -v -args -kills 50
+run matrix go -C bench run ./latency -matrix -validators 5,100,500,1000 -c 1 -rounds 60 -warmup 20
+run uniform16 go -C bench run ./latency -validators 1000 -c 16 -rounds 160 -warmup 40
+run heavy16 go -C bench run ./latency -validators 1000 -c 16 -rounds 160 -warmup 40 -weights heavy
+run liars go -C bench run ./latency -validators 1000 -c 1 -liars -rounds 40 -warmup 10
+run evm go -C bench run ./evm -txs 1000000
+run chains go -C bench run ./evm -chains 100 -txs 2000 -idle 40s
+run rows go test ./internal/index/evm -bench Record -run xxx -benchtime 1x
+run execute go test ./internal/peernode/pchainvm -run xxx -bench Execute -benchtime 20000x
+run download go -C e2e test -run xxx -bench PChain -benchtime 7x -timeout 30m
+run following go -C e2e test -run xxx -bench Following -benchtime 1x -timeout 30m
+run start go test ./internal/peernode -run xxx -bench Start -benchtime 1x
+run import go test ./internal/peernode -run xxx -bench Import -benchtime 5000000x
+
+cat "$out/summary.md"
+! grep -q 'failed (' "$out/summary.md"
