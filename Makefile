@@ -77,7 +77,7 @@ vulndb: ## renew the copy of the vulnerability database (FROM=a clone of github.
 bench: ## verify signatures of one message as one batch, and one by one; bench/README.md has all benchmarks
 	go test ./bls -run xxx -bench Verify -cpu 1
 
-bench-short: ## measure for about ten minutes, write docs/benchmarks.md and docs/report
+bench-short: ## measure for about five minutes, write docs/benchmarks.md and docs/report
 	go -C bench run ./report
 
 soak: ## keep the service busy for half an hour while what it depends on fails; writes docs/soak.md

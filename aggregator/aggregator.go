@@ -434,8 +434,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	return f, nil, nil
 }
 
-// release notes that a caller of f waits no more: it has its outcome, or has put its leave into
-// the inbox. After the last caller, no request can join the round, and f stops what it does.
+// release removes a caller of f, which has its outcome or has put its leave into the inbox. After the last caller, no request can join the round, and f stops what it does.
 func (a *Aggregator) release(f *runner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -139,7 +139,7 @@ func (a *Archive) Collectors() []prometheus.Collector {
 		gauge("quorate_archive_message_bytes", "Bytes of finished messages on disk.", size(a.messages)),
 		gauge("quorate_archive_signature_bytes", "Bytes of verified signatures on disk.", size(a.signatures)),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "quorate_archive_dropped_total", Help: "Rows that were not kept because the disk did not keep up or failed.",
+			Name: "quorate_archive_dropped_total", Help: "Rows that were dropped because the disk did not keep up or failed.",
 		}, func() float64 { return float64(a.dropped.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_archive_failures_dropped_total", Help: "Failed requests that were not stored, because there were too many at a time or the disk did not keep up or failed.",

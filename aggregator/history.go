@@ -53,11 +53,9 @@ func (e expectation) byLog(logT float64) float64 {
 // which signatures to verify first. It is safe for concurrent use and bounded to maxHistories
 // nodes and as many signers.
 //
-// How far a validator's own average is believed depends on how much validators
-// differ at all: the variance of all answer times is split into a part between
-// validators and a part within each, and an average is drawn towards the crowd's
-// accordingly. Where answer times are pure chance, a lucky validator is not taken for
-// a fast one.
+// The estimate for a validator is its own average, shrunk towards that of all: the more, the
+// more answer times vary within validators instead of between them. Otherwise a lucky
+// validator would count as a fast one.
 type history struct {
 	mu      sync.Mutex
 	nodes   map[ids.NodeID]*nodeHistory

@@ -53,7 +53,7 @@ func newMetrics(r prometheus.Registerer, verified *signatures, done *finished) (
 			Name: "quorate_shortfalls_total", Help: "Requests without a quorum, by each reason for which weight was missing.",
 		}, []string{"reason"}),
 		verifications: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "quorate_proof_seconds", Help: "Time to verify a batch of signatures one by one.", Buckets: latencyBuckets,
+			Name: "quorate_proof_seconds", Help: "Time to verify a batch of signatures, or to find the invalid ones in it.", Buckets: latencyBuckets,
 		}),
 		rounds: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quorate_rounds", Help: "Signing rounds under way.",

@@ -2,10 +2,9 @@ package aggregator
 
 import "math"
 
-// normalCurve is the normal distribution as a table: a plan asks for some thousands of
-// its values before the first message leaves, and each takes math.Erfc as long as ten
-// of these. Values between two entries lie on the line between them, within 1e-5 of
-// the curve, far closer than what is known of any validator.
+// normalCurve tabulates the normal distribution, because a plan needs some thousands of its
+// values and math.Erfc takes ten times as long. Values between two entries are interpolated,
+// within 1e-5.
 type normalCurve [2*normalReach*normalSteps + 2]float64
 
 const (

@@ -56,7 +56,7 @@ const (
 	tiers
 )
 
-// overdue is the probability of an answer until now at which none is expected any more.
+// overdue: if an answer would have arrived by now with this probability, none is expected.
 const overdue = 0.999
 
 // by is the probability that the option has contributed within t from now, logT being

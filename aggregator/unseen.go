@@ -22,8 +22,8 @@ const (
 	lookPause = time.Second
 )
 
-// sleep is the state of a round in which no validator has signed and which validators that
-// refuse for now keep from every quorum.
+// sleep is the state of a round without signatures whose quorums all need validators that
+// refuse for now.
 type sleep struct {
 	on      bool
 	since   time.Duration

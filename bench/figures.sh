@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Measures what the documentation has figures of, one program after another, in about two hours.
-# Writes what each prints to a file in a folder, and summary.md: command, duration, result.
+# Measures every figure of the documentation and runs the fuzz tests. Writes the output of each
+# command to a file in a folder, and summary.md: command, duration, result. The fuzz tests take ten
+# minutes each, FUZZERS of them at a time; all else takes about two hours.
 #
 #   bench/figures.sh FOLDER [NAME...]     only these, default all
 #
 # POSTGRES_18: folder with the programs of PostgreSQL 18, which the runs named postgres18 use.
-# FUZZERS: how many fuzz tests run at a time while the soak runs, default one for each processor.
+# FUZZERS: number of fuzz tests at a time, default one for each processor. They run beside the soak.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p "${1:?folder for the results}"

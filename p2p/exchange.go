@@ -38,8 +38,8 @@ const (
 	replyPut
 )
 
-// AcceptedFrontier asks one node for the last container of a chain that it has accepted. Nodes answer in any state, to
-// anybody (avalanchego, snow/engine/snowman/getter). Errors are those of Ancestors.
+// AcceptedFrontier asks one node for the last container of a chain that it has accepted. Nodes answer every
+// peer, in every state (avalanchego, snow/engine/snowman/getter). Errors are those of Ancestors.
 func (n *Network) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
 	m, err := n.exchange(ctx, nodeID, chainID, replyFrontier, func(requestID uint32, deadline time.Duration) *p2p.Message {
 		return &p2p.Message{Message: &p2p.Message_GetAcceptedFrontier{GetAcceptedFrontier: &p2p.GetAcceptedFrontier{

@@ -40,7 +40,7 @@ type handshake struct {
 	supported, objected []uint32
 }
 
-// greeting returns this service's own handshake.
+// ownHandshake returns this service's handshake.
 func (n *Network) ownHandshake() ([]byte, error) {
 	signed, err := n.signer.GetSignedIP()
 	if err != nil {
@@ -84,7 +84,7 @@ func (n *Network) check(m *p2p.Handshake, cert *staking.Certificate) (*handshake
 	}
 	h := &handshake{
 		version: &version.Application{
-			Name:  version.Client, // what it calls itself has no bearing, and no bound
+			Name:  version.Client, // the name in the message is ignored; it may be of any length
 			Major: int(m.GetClient().GetMajor()),
 			Minor: int(m.GetClient().GetMinor()),
 			Patch: int(m.GetClient().GetPatch()),

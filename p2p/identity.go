@@ -112,7 +112,7 @@ func createIdentity(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(draft) //nolint:errcheck // a leftover draft harms nobody
+	defer os.RemoveAll(draft) //nolint:errcheck // a leftover draft is harmless
 	if err := writeFile(filepath.Join(draft, keyFile), keyPEM); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func createSigner(name string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(draft) //nolint:errcheck // a leftover draft harms nobody
+	defer os.RemoveAll(draft) //nolint:errcheck // a leftover draft is harmless
 	if err := writeFile(filepath.Join(draft, signerFile), key.ToBytes()); err != nil {
 		return err
 	}

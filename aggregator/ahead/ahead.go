@@ -98,16 +98,16 @@ func New(o Options) (*Ahead, error) {
 	a := &Ahead{
 		options: o,
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_ahead_jobs_total", Help: "Messages to be signed before anyone asks, by what became of them: signed, obsolete, expired, or dropped for want of room.",
+			Name: "quorate_ahead_jobs_total", Help: "Messages to sign ahead of requests, by outcome: signed, obsolete, expired, or dropped because the queue was full.",
 		}, []string{"outcome"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "quorate_ahead_seconds", Help: "Time from hearing of a message until it was signed.", Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
+			Name: "quorate_ahead_seconds", Help: "Time from the discovery of a message to its signature.", Buckets: []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
 		}),
 		waiting: make(map[ids.ID]struct{}),
 		changed: make(chan struct{}, 1),
 	}
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "quorate_ahead_waiting", Help: "Messages that wait to be signed before anyone asks.",
+		Name: "quorate_ahead_waiting", Help: "Messages that wait to be signed ahead of requests.",
 	}, func() float64 {
 		a.mu.Lock()
 		defer a.mu.Unlock()

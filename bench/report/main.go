@@ -2,7 +2,7 @@
 // into docs/benchmarks.md, with plots and the figures as JSON in docs/report. Each benchmark
 // is a process of its own. If one fails, the report says so and the exit code is 1.
 //
-//	go -C bench run ./report          about ten minutes on two quiet processors
+//	go -C bench run ./report          about five minutes on two quiet processors
 //	go -C bench run ./report -long    about two hours, medians of three runs
 //	go -C bench run ./report -again   writes page and plots from the figures, without measuring
 package main

@@ -36,7 +36,7 @@ func (r *report) save(docs string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(docs, folder, figures), append(text, '\n'), 0o644); err != nil { //nolint:gosec // everybody may read it
+	if err := os.WriteFile(filepath.Join(docs, folder, figures), append(text, '\n'), 0o644); err != nil { //nolint:gosec // world-readable
 		return err
 	}
 	return r.write(docs)
@@ -65,7 +65,7 @@ func (r *report) write(docs string) error {
 		file := filepath.Join(docs, folder, c.file)
 		if plots[c.file] == nil {
 			_ = os.Remove(file) // of an earlier report
-		} else if err := os.WriteFile(file, plots[c.file], 0o644); err != nil { //nolint:gosec // everybody may read it
+		} else if err := os.WriteFile(file, plots[c.file], 0o644); err != nil { //nolint:gosec // world-readable
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (r *report) write(docs string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return os.WriteFile(name, slices.Concat(before, []byte(r.markdown(plots)), after), 0o644) //nolint:gosec // everybody may read it
+	return os.WriteFile(name, slices.Concat(before, []byte(r.markdown(plots)), after), 0o644) //nolint:gosec // world-readable
 }
 
 // split returns what the page has before and after the report.

@@ -265,9 +265,9 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 	}{
 		{0.04, "three validators are away", s.validatorsAway},
 		{0.09, "the node answers 503", node(simnet.APIFault{Status: 503})},
-		{0.14, "the service is stopped and started, and with it its files", restart(syscall.SIGTERM)},
-		{0.19, "the node talks garbage", node(simnet.APIFault{Garbage: "<html>"})},
-		{0.24, "the service is killed and started, and with it its files", restart(syscall.SIGKILL)},
+		{0.14, "the service is stopped and started, its store in files", restart(syscall.SIGTERM)},
+		{0.19, "the node answers with garbage", node(simnet.APIFault{Garbage: "<html>"})},
+		{0.24, "the service is killed and started, its store in files", restart(syscall.SIGKILL)},
 		{0.29, "the node takes 2 s", node(simnet.APIFault{Delay: 2 * time.Second})},
 		{0.50, "the service is stopped, its store moved to PostgreSQL, and it is started", move},
 		{0.56, "the PostgreSQL server is stopped", server(s.server.Stop)},

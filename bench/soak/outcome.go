@@ -108,7 +108,7 @@ func (o *outcome) write(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(beside(file, ".json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // everybody may read it
+	if err := os.WriteFile(beside(file, ".json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // world-readable
 		return err
 	}
 	return o.render(file)
@@ -159,7 +159,7 @@ func (o *outcome) render(file string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(beside(file, c.end), drawn, 0o644); err != nil { //nolint:gosec // everybody may read it
+		if err := os.WriteFile(beside(file, c.end), drawn, 0o644); err != nil { //nolint:gosec // world-readable
 			return err
 		}
 		plots = append(plots, filepath.Base(beside(file, c.end)))
@@ -168,7 +168,7 @@ func (o *outcome) render(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, text, 0o644) //nolint:gosec // everybody may read it
+	return os.WriteFile(file, text, 0o644) //nolint:gosec // world-readable
 }
 
 // plot draws what samples have over time, with a line for each process of the service, and

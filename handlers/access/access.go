@@ -74,10 +74,10 @@ func New(o Options) (*Guard, error) {
 		free:      o.Free,
 		addresses: lru.NewCache[netip.Prefix, *allowance](o.Addresses),
 		refused: metrics.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_http_refused_total", Help: "Requests refused before they were looked at, by reason: key (unknown or revoked), rate, day.",
+			Name: "quorate_http_refused_total", Help: "Requests refused before routing, by reason: key (unknown or revoked), rate, day.",
 		}, []string{"reason"}),
 		owed: metrics.NewCounter(prometheus.CounterOpts{
-			Name: "quorate_http_owed_total", Help: "Requests charged to clients for what their requests cost beyond one each.",
+			Name: "quorate_http_owed_total", Help: "Extra requests charged to clients for signature requests to validators.",
 		}),
 	}
 	if err := checkClasses(o.Classes); err != nil {

@@ -5,8 +5,8 @@
 // An answer is never silently outdated. Until the index of a chain that an answer depends on has caught up, the answer
 // is 503. Other answers state the progress of the index of the path's chain (the P-Chain if the path has none) in
 // headers, as of the start of the answer: Indexed-Height and Indexed-Timestamp are those of the last indexed block,
-// and Indexed-Lag is the number of blocks that are known but not indexed. Indexed-State is "stalled" instead of
-// "following" while indexing is blocked, so that there may be unknown blocks.
+// and Indexed-Lag is the number of blocks that are known but not indexed. Indexed-State is
+// "following"; "stalled" or "stopped" while indexing is blocked, so that there may be unknown blocks; or "catching up".
 package data
 
 import (

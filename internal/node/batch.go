@@ -128,8 +128,8 @@ func readBatch(status int, content []byte, path string, calls []invocation) ([]o
 var errNoValue = errors.New("truncated or invalid JSON")
 
 // elements calls f for each element of the array at the start of b and returns the rest of
-// b. It reads each byte once and does not parse elements. encoding/json reads nested values
-// several times: indexing EVM chains would take 40 % more processor time (bench/evm).
+// b. It reads each byte once and does not parse elements; encoding/json reads nested values
+// several times.
 func elements(b []byte, f func(element []byte) error) ([]byte, error) {
 	b = b[1:]
 	for first := true; ; first = false {

@@ -90,8 +90,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// PeersEndpoint stands among endpoints for the peer-to-peer network; see Options.Peers. Wherever it stands, it alone is
-// asked for what it has an answer to.
+// PeersEndpoint stands among endpoints for the peer-to-peer network; see Options.Peers. Wherever it is in
+// the list, a Client asks it alone for the methods that it offers.
 const PeersEndpoint = "p2p"
 
 const (
@@ -224,8 +224,7 @@ func ParseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// maskText returns a text that should have been a URL, without what may be secret. Passwords may contain what ends them
-// in a URL.
+// maskText hides secrets in text that does not parse as a URL. A password may contain the characters that delimit it.
 func maskText(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if ok {

@@ -88,10 +88,10 @@ func (c *Client) mayAsk(e *endpoint) error {
 	return e.mayAsk()
 }
 
-// order returns the indexes of the endpoints that are asked for methods at a path. PeersEndpoint alone is asked for what it
-// has an answer to, and the others for the rest. While it has no answer yet, all are asked. Of several, the first is the
-// one that answered latest. The others follow as configured, then those in their cool-down, then those that lag. The last
-// ones lie: exchange and forward refuse to ask them.
+// order returns the indexes of the endpoints that are asked for methods at a path. PeersEndpoint alone is asked for
+// methods that it offers, and the others for the rest. While it cannot answer yet, all are asked. Of several, the first is
+// the one that answered latest. The others follow as configured, then those in cool-down, those that lag, and those that
+// lie, which exchange and forward refuse to ask.
 func (c *Client) order(path string, methods ...string) []int {
 	with := c.peersAt >= 0 && len(c.endpoints) == 1
 	if c.peersAt >= 0 && !with && c.offered(path, methods) {

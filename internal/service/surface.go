@@ -258,13 +258,13 @@ func newAnswers(limit config.Size, r prometheus.Registerer) *node.Budget {
 	refused := func(bound string, of func(node.Refused) uint64) {
 		metrics.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_rpc_answers_refused_total", ConstLabels: prometheus.Labels{"bound": bound},
-			Help: "Answers of nodes and bodies of calls that got no memory, by bound: answer (larger than one may be), client (its client held most of what was taken itself), all.",
+			Help: "Answers of nodes and bodies of calls refused for lack of memory, by bound: answer (larger than the maximum), client (this client used most of the budget), all (other clients did).",
 		}, func() float64 { return float64(of(b.Usage().Refused)) })
 	}
 	gauge("bytes", "Memory that answers of nodes under way take, in bytes.", func(u node.Usage) int64 { return u.Bytes })
-	gauge("limit_bytes", "How much they may take, in bytes.", func(u node.Usage) int64 { return u.Size })
-	gauge("largest_client_bytes", "What those of one client take, of the one with most, in bytes.", func(u node.Usage) int64 { return u.Largest })
-	gauge("clients", "Clients that such answers are under way to.", func(u node.Usage) int64 { return int64(u.Clients) })
+	gauge("limit_bytes", "Memory budget for answers of nodes, in bytes.", func(u node.Usage) int64 { return u.Size })
+	gauge("largest_client_bytes", "Largest part of the budget that one client holds, in bytes.", func(u node.Usage) int64 { return u.Largest })
+	gauge("clients", "Clients that hold a part of the budget.", func(u node.Usage) int64 { return int64(u.Clients) })
 	gauge("waiting", "Answers that wait for memory.", func(u node.Usage) int64 { return int64(u.Waiting) })
 	refused("answer", func(r node.Refused) uint64 { return r.Size })
 	refused("client", func(r node.Refused) uint64 { return r.Client })

@@ -153,8 +153,8 @@ const (
 	numberSize = 8
 )
 
-// commit writes entries, which fit together, and evicts what must go, repeating
-// after another writer came between. With mu held.
+// commit writes entries, which fit together, and evicts what must go. It repeats this
+// if another writer committed meanwhile. With mu held.
 func (b *Bounded) commit(ctx context.Context, entries []Entry) error {
 	for {
 		if !b.known {
@@ -234,7 +234,7 @@ func (b *Bounded) prepare(ctx context.Context, entries []Entry) (*Batch, uint64,
 	return batch, max(number, b.number+1), state, nil
 }
 
-// replace takes the rows that entries replace out of the account, and returns
+// replace subtracts the rows that entries replace from the account, and returns
 // their numbers.
 func (b *Bounded) replace(ctx context.Context, entries []Entry, batch *Batch, state *boundedState) (map[uint64]struct{}, error) {
 	if len(entries) == 0 {
@@ -300,8 +300,8 @@ func (b *Bounded) evict(ctx context.Context, atMost int, replaced map[uint64]str
 	return nil
 }
 
-// disagree tells a writer that came between, which is to be expected, from an
-// account that is wrong, which is damage.
+// disagree returns errBoundedMoved if another writer committed meanwhile, and
+// ErrCorrupt if the account is wrong.
 func (b *Bounded) disagree(ctx context.Context, cause error) error {
 	cursor, err := ReadCursor(ctx, b.store, b.cursor)
 	if err != nil {

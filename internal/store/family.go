@@ -15,7 +15,7 @@ var (
 	FamilyOrder = family(3, "order")
 	// FamilyMessage holds finished signed messages.
 	FamilyMessage = family(4, "message")
-	// FamilySignature holds signatures that were proven valid one by one.
+	// FamilySignature holds signatures that were verified one by one.
 	FamilySignature = family(5, "signature")
 	// FamilyIndexed says where each index of a chain begins and with which block
 	// it ends: p is the name of its cursor, k is empty. See package index.
@@ -29,11 +29,10 @@ var (
 	// FamilyL1Subnet holds the conversions of subnets: p is the network ID and the
 	// subnet's, k is empty.
 	FamilyL1Subnet = twins(9, "l1_subnet")
-	// FamilyL1Validation holds what befell L1 validators: p is the network ID and
+	// FamilyL1Validation holds the events of L1 validators: p is the network ID and
 	// the validation's, k is 0 for the beginning, 1 and the nonce for changes.
 	FamilyL1Validation = twins(10, "l1_validation")
-	// FamilyPState holds what the meaning of P-Chain blocks depends on besides their
-	// bytes: p is the network ID, k names a part. See package index/primary.
+	// FamilyPState holds the state that decoding P-Chain blocks needs: p is the network ID, k names a part. See package index/primary.
 	FamilyPState = twins(11, "p_state")
 	// FamilyOutput holds outputs of the primary network's chains: p is the network
 	// ID and the output's; k is 0 for what made it, 1 for what consumed it, each
@@ -127,7 +126,7 @@ var (
 	FamilyEVMDeployment = twins(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
 	FamilyEVMDay = twins(55, "evm_day")
-	// FamilyEVMUntraced says of which blocks the internal transactions are not known:
+	// FamilyEVMUntraced lists the blocks without internal transactions:
 	// p goes on with a kind of rows, k is a height.
 	FamilyEVMUntraced = twins(59, "evm_untraced")
 	// FamilyEVMICM holds the events of ICM messages: p goes on with the message's ID, k is
@@ -165,7 +164,7 @@ var (
 	// height as k, it holds the receipts that no later block has settled yet.
 	FamilyEVMChecked = twins(107, "evm_checked")
 
-	// What is known of the contracts of EVM chains from elsewhere than their blocks: p
+	// Facts about contracts of EVM chains that nodes and metadata servers report: p
 	// is network ID, blockchain and contract.
 
 	// FamilyEVMAsked holds what contracts say they are: k is empty. See package
@@ -174,18 +173,18 @@ var (
 	// FamilyEVMTokenURI holds where the metadata of tokens are: k is standard and
 	// token.
 	FamilyEVMTokenURI = family(57, "evm_token_uri")
-	// FamilyEVMMetadata holds what those metadata say, and how they were had: k is the
+	// FamilyEVMMetadata holds fetched metadata and the result of each fetch: k is the
 	// token. See package index/evm/metadata.
 	FamilyEVMMetadata = family(58, "evm_metadata")
 
-	// FamilyContainer holds what records are made from, as nodes gave it: p is network,
+	// FamilyContainer holds block bytes as nodes sent them, from which indexes are rebuilt: p is network,
 	// chain and a part of the height, k is the height. See package index/container, for
 	// the next, too.
 	FamilyContainer = family(60, "cont")
-	// FamilyContainerID finds them: p is network, chain and the beginning of the
+	// FamilyContainerID maps container IDs to heights: p is network, chain and the beginning of the
 	// container's ID.
 	FamilyContainerID = family(61, "cont_id")
-	// FamilyAnswer holds what nodes said about P-Chain blocks that is not in them: p is
+	// FamilyAnswer holds replies of nodes about P-Chain blocks, such as rewards: p is
 	// the network, what was asked, and the transaction. See package index/primary.
 	FamilyAnswer = family(62, "p_answer")
 
@@ -243,7 +242,7 @@ var (
 	// What the P-Chain registers: blockchains, validations and L1 validators. p begins with the network ID. See package
 	// index/registry.
 
-	// FamilyRegistryState holds what the meaning of blocks depends on besides their bytes: k names a part. With a longer p
+	// FamilyRegistryState holds the state that decoding blocks needs: k names a part. With a longer p
 	// it holds the last block and the fees of L1 validators.
 	FamilyRegistryState = twins(89, "reg_state")
 	// FamilyBlockchain lists blockchains by their creation: k is height and number.

@@ -257,9 +257,8 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 // ingestion have somewhat more than 4 MiB.
 const retainedBytes = 8 << 20
 
-// fill copies b into batch and applies it, not waiting for the disk. In order,
-// because finding a row's place in the write buffer is then a step from the one
-// before.
+// fill copies b into batch and applies it, without waiting for the disk. It writes in
+// the order of keys, which makes inserting into the write buffer cheap.
 func (s *Pebble) fill(batch *pebble.Batch, b *Batch) error {
 	first, isNew := true, false // of the operations on a row
 	for at, place := range b.sorted {

@@ -98,7 +98,7 @@ func sleep(ctx context.Context, attempt int) error {
 	}
 }
 
-// errCommit marks a failure after the transaction was told to commit.
+// errCommit marks a failure after COMMIT was sent.
 var errCommit = errors.New("committing")
 
 // copiedError reports that a row added as new already existed.

@@ -226,7 +226,7 @@ func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmInd
 
 func waitingDesc() *prometheus.Desc {
 	return prometheus.NewDesc("quorate_index_waiting_chains",
-		"EVM chains that are not indexed, since their node does not answer or they cannot be; the index status says why.", nil, nil)
+		"EVM chains that are not indexed, because their node does not answer or serves another chain; the index status says why.", nil, nil)
 }
 
 // Describe implements prometheus.Collector.
