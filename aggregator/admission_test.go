@@ -142,6 +142,29 @@ func TestRoundEndsWithItsLastCaller(t *testing.T) {
 	})
 }
 
+// A client that waits for messages that nobody has sent does not make the requests of others dearer.
+func TestSleepingRoundsHaveNoPrice(t *testing.T) {
+	runBusy(t, Options{}, func(t *testing.T, ctx context.Context, b busy) {
+		b.everyone(refuse(3, "unknown *payload.AddressedCall message", time.Millisecond))
+		ctx, cancel := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		for message := range 100 {
+			m := testMessage(t, fmt.Sprint(message))
+			done.Go(func() {
+				_, err := b.Sign(ctx, Request{Message: m, Wait: time.Minute})
+				require.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		time.Sleep(50 * time.Millisecond)
+		require.Equal(t, 100, b.rounds())
+		require.Zero(t, b.requestPrice())
+		cancel()
+		done.Wait()
+		synctest.Wait()
+		require.Zero(t, b.awake.Load(), "after the rounds")
+	})
+}
+
 // congested is a transport that takes a second for each request that it sends.
 type congested struct {
 	*fakeNetwork

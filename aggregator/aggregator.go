@@ -110,6 +110,9 @@ type Aggregator struct {
 	looked    atomic.Uint64 // rounds that the observer has seen
 	verifier  *verifier
 
+	processors int
+	awake      atomic.Int64 // rounds that do not sleep
+
 	// life is the context of all rounds. New creates it, Close cancels it.
 	life    context.Context //nolint:containedctx // see above
 	end     context.CancelFunc
@@ -138,20 +141,21 @@ func New(o Options) (*Aggregator, error) {
 		return nil, fmt.Errorf("registering the aggregator's metrics: %w", err)
 	}
 	a := &Aggregator{
-		transport: o.Transport,
-		sets:      o.Sets,
-		log:       o.Log,
-		metrics:   m,
-		limits:    cmp.Or(o.Limits, DefaultLimits()),
-		history:   newHistory(),
-		verified:  verified,
-		finished:  done,
-		archive:   o.Archive,
-		observer:  o.Observer,
-		find:      o.Find,
-		unseen:    newUnseenMessages(),
-		runners:   make(map[roundKey]*runner),
-		admitted:  admission{bounds: o.Rounds, clients: make(map[string]int)},
+		transport:  o.Transport,
+		sets:       o.Sets,
+		log:        o.Log,
+		metrics:    m,
+		limits:     cmp.Or(o.Limits, DefaultLimits()),
+		history:    newHistory(),
+		verified:   verified,
+		finished:   done,
+		archive:    o.Archive,
+		observer:   o.Observer,
+		find:       o.Find,
+		unseen:     newUnseenMessages(),
+		runners:    make(map[roundKey]*runner),
+		processors: runtime.GOMAXPROCS(0),
+		admitted:   admission{bounds: o.Rounds, clients: make(map[string]int)},
 	}
 	a.idle = make(chan struct{})
 	close(a.idle)
@@ -424,17 +428,17 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	}
 	a.runners[key] = f
 	a.metrics.rounds.Inc()
-	rounds := len(a.runners)
 	a.running.Go(func() {
 		defer end()
-		f.round = a.newRound(req.Message, set, rounds)
+		f.round = a.newRound(req.Message, set)
 		a.watchFunds(ctx, f, set)
 		f.run(ctx)
 	})
 	return f, nil, nil
 }
 
-// release removes a caller of f, which has its outcome or has put its leave into the inbox. After the last caller, no request can join the round, and f stops what it does.
+// release removes a caller of f, which has its outcome or has put its leave into the inbox. After
+// the last caller, no request can join the round, and f stops what it does.
 func (a *Aggregator) release(f *runner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -464,8 +468,13 @@ func (a *Aggregator) close(f *runner) {
 	}
 }
 
-func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set, rounds int) *round {
-	plan := planner{Price: requestCost * time.Duration(rounds) / time.Duration(runtime.GOMAXPROCS(0))}
+// requestPrice is the time that one request costs all rounds that are awake.
+func (a *Aggregator) requestPrice() time.Duration {
+	return requestCost * time.Duration(a.awake.Load()) / time.Duration(a.processors)
+}
+
+func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set) *round {
+	var plan planner // the runner sets the price
 	a.history.mu.Lock()
 	plan.Margin = a.history.margin
 	a.history.mu.Unlock()

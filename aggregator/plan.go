@@ -13,7 +13,7 @@ type planner struct {
 	// Margin is the number of standard deviations by which the expected weight
 	// at the horizon must exceed the goal.
 	Margin float64
-	// Price is the time that one request costs all rounds under way. A plan may end that much later
+	// Price is the time that one request costs all rounds that are awake. A plan may end that much later
 	// for each request that it saves.
 	Price time.Duration
 }

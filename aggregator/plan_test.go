@@ -152,6 +152,21 @@ func TestPlanWaitsForFurtherRefusals(t *testing.T) {
 	require.Zero(t, r.slips, "it did not slip: validators refused")
 }
 
+// A look at the plan during the pause finds refusals, not a plan that was too narrow.
+func TestRefusalsDoNotWidenPlans(t *testing.T) {
+	r := nearAndFar()
+	r.join(&waiter{need: 670, want: 670}, 0)
+	asked := r.next(0)
+	require.Equal(t, actAsk, asked.kind)
+	now := r.checkAt - time.Microsecond
+	for _, i := range asked.members[:20] {
+		r.failed(r.nodeID(i), refused, &common.AppError{Code: -2}, now)
+	}
+	require.Greater(t, r.planAt, r.checkAt, "the pause lasts longer")
+	require.Equal(t, actAsk, r.next(r.checkAt).kind)
+	require.Zero(t, r.slips)
+}
+
 // A weight of 1 is lost in the float64 of the others' sum, but the quorum needs it.
 func TestPlanCountsTheLastUnit(t *testing.T) {
 	const heavy = 1 << 60

@@ -28,7 +28,7 @@ type round struct {
 	joins   int           // waiters that ever joined
 	checkAt time.Duration // when the plan is looked at again
 	slips   int           // plans that had to be widened because time passed
-	planAt  time.Duration // when to plan again because something was lost; never if nothing was
+	planAt  time.Duration // when to plan again because the members that can sign changed; never if they did not
 	sleep   sleep
 
 	// Weights of signatures at hand: verified, unverified of trusted signers, and unverified of
@@ -634,10 +634,10 @@ func (r *round) goals() (need, want uint64) {
 
 // choose returns the members that the planner picks, and marks them as asked.
 func (r *round) choose(now time.Duration) []int {
-	slipped := now < r.planAt
+	slipped := r.planAt == never
 	r.planAt = never
 	picked, horizon := r.plan.pick(r, now)
-	// Three looks per plan: half way, near the end, at the end.
+	// The plan is looked at again half way to its end, and then half way to the end of the next one.
 	switch left := horizon - now; {
 	case left <= time.Millisecond:
 		r.checkAt = now + 5*time.Millisecond

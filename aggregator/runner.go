@@ -31,6 +31,7 @@ type runner struct {
 
 	// Owned by the goroutine of run.
 	round *round
+	awake bool // counted in agg.awake
 	built map[uint64]*Result // finished messages by target weight
 	// filed and filedResult are the latest arguments of file.
 	filed       finishedID
@@ -52,6 +53,8 @@ func (f *runner) now() time.Duration { return time.Since(f.start) }
 // The caller ends ctx after the round.
 func (f *runner) run(ctx context.Context) {
 	defer f.ended.Store(true)
+	f.countAwake(true)
+	defer f.countAwake(false)
 	stop := f.agg.transport.OnConnect(func(nodeID ids.NodeID) {
 		if _, ok := f.round.set.Index(nodeID); ok {
 			f.inbox.put(func(time.Duration) { f.round.connected(nodeID) })
@@ -82,7 +85,9 @@ func (f *runner) run(ctx context.Context) {
 			return
 		}
 		f.deliver()
+		f.round.plan.Price = f.agg.requestPrice()
 		a := f.round.next(f.now())
+		f.countAwake(!f.round.sleep.on)
 		switch a.kind {
 		case actAsk:
 			f.ask(ctx, a.members)
@@ -110,6 +115,17 @@ func (f *runner) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// countAwake adds the round to those that share the processors, or removes it.
+func (f *runner) countAwake(awake bool) {
+	switch {
+	case awake && !f.awake:
+		f.agg.awake.Add(1)
+	case !awake && f.awake:
+		f.agg.awake.Add(-1)
+	}
+	f.awake = awake
 }
 
 // report calls the progress functions that are due, and returns when to call again; never

@@ -94,11 +94,15 @@ func (p Progress) Behind(chain string) error {
 	if p.Rebuilding {
 		return CatchingUp(p.Err, "the index of %s is being rebuilt, %d%% is done; try again later", chain, p.Rebuilt)
 	}
-	ahead := ""
-	if p.Lag > 0 { // else the tip is not known yet
-		ahead = fmt.Sprintf(", and %d further blocks are known", p.Lag)
+	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached %s; try again later", chain, p.reached())
+}
+
+// reached says how far the index is.
+func (p Progress) reached() string {
+	if p.Lag == 0 { // the tip is not known yet
+		return fmt.Sprintf("height %d", p.Height)
 	}
-	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached height %d%s; try again later", chain, p.Height, ahead)
+	return fmt.Sprintf("height %d, and %d further blocks are known", p.Height, p.Lag)
 }
 
 // NotYet returns the error for a block that is not indexed but that the chain has or may have.
@@ -106,7 +110,7 @@ func (p Progress) NotYet(cause error, block string) error {
 	if err := p.Halted("this chain"); err != nil {
 		return err
 	}
-	return CatchingUp(cause, "%s is not indexed yet: the index of this chain has reached height %d, and %d further blocks are known; try again in a moment", block, p.Height, p.Lag)
+	return CatchingUp(cause, "%s is not indexed yet: the index of this chain has reached %s; try again in a moment", block, p.reached())
 }
 
 // Show sets the headers that state the progress of the answer's index.
