@@ -14,17 +14,17 @@ type Observer interface {
 	// Watching reports whether Observe should be called. It is called whenever a round
 	// pauses, so it must be cheap.
 	Watching() bool
-	// Observe takes a look at a round. Looks at one round come in order, those at
-	// several at the same time. It must not block. Replies and Set are shared and must
+	// Observe receives a snapshot of a round. Snapshots of one round arrive in order, those
+	// of several concurrently. Observe must not block. Replies and Set are shared and must
 	// not be changed.
-	Observe(Look)
+	Observe(Snapshot)
 }
 
-// LookInterval is the least time between two looks at a round, but for the last.
-const LookInterval = 5 * time.Millisecond
+// SnapshotInterval is the least time between two snapshots of a round, except before the last.
+const SnapshotInterval = 5 * time.Millisecond
 
-// Look is a round at a moment.
-type Look struct {
+// Snapshot is the state of a round.
+type Snapshot struct {
 	// Round numbers the rounds of an Aggregator that were watched.
 	Round         uint64
 	MessageID     ids.ID
@@ -94,25 +94,25 @@ func (m *member) reply() Reply {
 	return Unasked
 }
 
-// watched is what a runner remembers of the looks at it. Owned by its goroutine.
+// watched holds what the observer has received of a round. Owned by the runner's goroutine.
 type watched struct {
-	round   uint64 // 0 before the first look
+	round   uint64 // 0 before the first snapshot
 	at      time.Duration
 	replies []Reply
 	target  uint64
 	outcome Code
 }
 
-// show lets the observer look at the round, for the last time if it is over, and
-// returns when to do so again if nothing else happens before; never if nobody watches
-// or nothing is new.
+// show gives the observer a snapshot of the round, the last one if it is over, and returns
+// when to do so again if nothing else happens before; never if there is no observer or
+// nothing is new.
 func (f *runner) show(now time.Duration, over bool) time.Duration {
 	o := f.agg.observer
 	if o == nil || !o.Watching() {
 		return never
 	}
 	w := &f.watched
-	if next := w.at + LookInterval; w.round != 0 && !over && now < next {
+	if next := w.at + SnapshotInterval; w.round != 0 && !over && now < next {
 		return next
 	}
 	for _, c := range f.round.waiters {
@@ -127,17 +127,17 @@ func (f *runner) show(now time.Duration, over bool) time.Duration {
 		w.round = f.agg.looked.Add(1)
 	}
 	w.replies = replies
-	look := Look{
+	snapshot := Snapshot{
 		Round: w.round, MessageID: f.key.message, SourceChainID: f.message.SourceChainID, Set: f.round.set,
 		TargetWeight: w.target, Started: f.start, Elapsed: now, Replies: replies,
 	}
 	if over {
-		look.Outcome = w.outcome
-		if look.Outcome == "" {
-			look.Outcome = OutcomeAbandoned
+		snapshot.Outcome = w.outcome
+		if snapshot.Outcome == "" {
+			snapshot.Outcome = OutcomeAbandoned
 		}
 	}
-	o.Observe(look)
+	o.Observe(snapshot)
 	return never
 }
 

@@ -15,7 +15,7 @@ import (
 type witness struct {
 	mu       sync.Mutex
 	watching bool
-	looks    []Look // guarded by mu
+	looks    []Snapshot // guarded by mu
 }
 
 func (w *witness) Watching() bool {
@@ -30,7 +30,7 @@ func (w *witness) watch(yes bool) {
 	w.watching = yes
 }
 
-func (w *witness) Observe(l Look) {
+func (w *witness) Observe(l Snapshot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks = append(w.looks, l)
@@ -81,7 +81,7 @@ func TestObserverSeesARoundFromItsStartToItsEnd(t *testing.T) {
 			require.Len(t, l.Replies, 10)
 			require.Equal(t, i == len(w.looks)-1, l.Outcome != "", "look %d of %d: %q", i, len(w.looks), l.Outcome)
 			if i > 0 && l.Outcome == "" {
-				require.GreaterOrEqual(t, l.Elapsed-w.looks[i-1].Elapsed, LookInterval)
+				require.GreaterOrEqual(t, l.Elapsed-w.looks[i-1].Elapsed, SnapshotInterval)
 				require.NotEqual(t, w.looks[i-1].Replies, l.Replies, "nothing was new")
 			}
 		}

@@ -31,7 +31,7 @@ type runner struct {
 
 	// Owned by the goroutine of run.
 	round *round
-	awake bool // counted in agg.awake
+	awake bool               // counted in agg.awake
 	built map[uint64]*Result // finished messages by target weight
 	// filed and filedResult are the latest arguments of file.
 	filed       finishedID

@@ -41,24 +41,24 @@ var (
 	errOtherNode      = errors.New("another node answers at this address")
 )
 
-// want keeps the node of a place connected, if it is wanted and no goroutine does so
+// want keeps the node of a candidate connected, if it is wanted and no goroutine does so
 // already. p may be nil.
-func (n *Network) want(p *place) {
+func (n *Network) want(p *candidate) {
 	if p == nil || !n.wants(p.nodeID) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.life == nil || n.closed || !n.places.keep(p) {
+	if n.life == nil || n.closed || !n.candidates.keep(p) {
 		return
 	}
 	life := n.life
 	n.keepers.Go(func() { n.keep(life, p) })
 }
 
-// wantAll calls want for all places.
+// wantAll calls want for all candidates.
 func (n *Network) wantAll() {
-	for _, p := range n.places.unkept() {
+	for _, p := range n.candidates.unkept() {
 		n.want(p)
 	}
 }
@@ -70,10 +70,10 @@ func (n *Network) wants(nodeID ids.NodeID) bool {
 
 // keep connects to a node repeatedly until ctx ends or the node is not wanted any more. Its
 // goroutine reads the connection.
-func (n *Network) keep(ctx context.Context, p *place) {
+func (n *Network) keep(ctx context.Context, p *candidate) {
 	var pause time.Duration
 	for {
-		if !n.wants(p.nodeID) && n.places.release(p, n.wants) {
+		if !n.wants(p.nodeID) && n.candidates.release(p, n.wants) {
 			return
 		}
 		select {
@@ -88,7 +88,7 @@ func (n *Network) keep(ctx context.Context, p *place) {
 			return
 		}
 		failure := failureOf(err)
-		n.places.fail(p, failure)
+		n.candidates.fail(p, failure)
 		if err != nil {
 			n.metrics.failures.WithLabelValues(string(failure.Obstacle)).Inc()
 			n.log.Debug("cannot reach node", slog.Any("nodeID", p.nodeID), slog.Any("error", err))
@@ -103,7 +103,7 @@ func (n *Network) keep(ctx context.Context, p *place) {
 
 // await waits until the next attempt, shorter if there is a new address. It returns false
 // if ctx has ended.
-func (p *place) await(ctx context.Context, pause time.Duration) bool {
+func (p *candidate) await(ctx context.Context, pause time.Duration) bool {
 	began := time.Now()
 	for {
 		left := pause - time.Since(began)
@@ -138,8 +138,8 @@ func longer(pause, longest time.Duration) time.Duration {
 
 // attempt connects to a node once. It returns when the connection is lost, with the time
 // since the end of the handshake, or with the reason why there was no connection.
-func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, err error) {
-	if _, err := n.places.choose(p); err != nil {
+func (n *Network) attempt(ctx context.Context, p *candidate) (lasted time.Duration, err error) {
+	if _, err := n.candidates.choose(p); err != nil {
 		return 0, err
 	}
 	if err := n.dials.Wait(ctx); err != nil {
@@ -149,7 +149,7 @@ func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, 
 	if !n.wants(p.nodeID) {
 		return 0, errUnwanted
 	}
-	addr, err := n.places.choose(p)
+	addr, err := n.candidates.choose(p)
 	if err != nil {
 		return 0, err
 	}
@@ -157,14 +157,14 @@ func (n *Network) attempt(ctx context.Context, p *place) (lasted time.Duration, 
 	s, err := n.dial(ctx, p.nodeID, addr)
 	if err != nil {
 		n.metrics.dialFailures.Inc()
-		n.places.tried(p, false)
+		n.candidates.tried(p, false)
 		return 0, fmt.Errorf("dialling %s: %w", addr, err)
 	}
 	if finished := s.run(ctx); !finished {
-		n.places.tried(p, false)
+		n.candidates.tried(p, false)
 		return 0, fmt.Errorf("%s did not finish the handshake: %w", addr, s.failure)
 	}
-	n.places.tried(p, true)
+	n.candidates.tried(p, true)
 	return time.Since(s.peer.Load().Since), nil
 }
 

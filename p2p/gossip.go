@@ -55,7 +55,7 @@ func (n *Network) pull(ctx context.Context) {
 
 // question returns a request for unknown addresses.
 func (n *Network) question() ([]byte, error) {
-	filter, salt, err := n.places.filter()
+	filter, salt, err := n.candidates.filter()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (n *Network) learn(claims []*p2p.ClaimedIpPort) error {
 		}
 		// Most claims are not needed; that is checked before the signature.
 		nodeID := ids.NodeIDFromCert(&staking.Certificate{Raw: c.GetX509Certificate()})
-		if nodeID == n.nodeID || !n.expects(nodeID) || !n.places.outdated(nodeID, addr, c.GetTimestamp(), n.Connected(nodeID)) {
+		if nodeID == n.nodeID || !n.expects(nodeID) || !n.candidates.outdated(nodeID, addr, c.GetTimestamp(), n.Connected(nodeID)) {
 			continue
 		}
 		cert, err := staking.ParseCertificate(c.GetX509Certificate())
@@ -108,7 +108,7 @@ func (n *Network) learn(claims []*p2p.ClaimedIpPort) error {
 			return fmt.Errorf("%w: claim of %s to be at %s: %w", errMalformed, nodeID, addr, err)
 		}
 		n.learned.Store(true)
-		n.want(n.places.claimed(nodeID, ips.NewClaimedIPPort(cert, addr, c.GetTimestamp(), c.GetSignature())))
+		n.want(n.candidates.claimed(nodeID, ips.NewClaimedIPPort(cert, addr, c.GetTimestamp(), c.GetSignature())))
 	}
 	return nil
 }
@@ -116,5 +116,5 @@ func (n *Network) learn(claims []*p2p.ClaimedIpPort) error {
 // expects reports whether an address of nodeID is accepted from any peer. Unlike wants it
 // returns false before the first validator sets are known, when any claim could be false.
 func (n *Network) expects(nodeID ids.NodeID) bool {
-	return n.sets.knows(nodeID) || n.wants(nodeID) && n.places.knows(nodeID)
+	return n.sets.knows(nodeID) || n.wants(nodeID) && n.candidates.knows(nodeID)
 }

@@ -60,8 +60,8 @@ func TestClaimsAreProven(t *testing.T) {
 			if tc.refused {
 				require.ErrorIs(t, err, errMalformed)
 			}
-			require.Equal(t, tc.learned, n.places.knows(r.id), "learned")
-			require.False(t, n.places.knows(other.id))
+			require.Equal(t, tc.learned, n.candidates.knows(r.id), "learned")
+			require.False(t, n.candidates.knows(other.id))
 			require.Equal(t, tc.learned, n.learned.Load())
 		})
 	}
@@ -72,11 +72,11 @@ func TestClaimsOfStrangersAreIgnoredAtTheBeginning(t *testing.T) {
 	r, seeded := newRemote(t), newRemote(t)
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(t, err)
-	n.places.seeded(Address{NodeID: seeded.id, Addr: seeded.addr()})
+	n.candidates.seeded(Address{NodeID: seeded.id, Addr: seeded.addr()})
 	now := time.Now()
 	require.NoError(t, n.learn([]*p2p.ClaimedIpPort{claimMessage(t, r, now), claimMessage(t, seeded, now)}))
-	require.False(t, n.places.knows(r.id))
-	require.EqualValues(t, now.Unix(), n.places.byNode[seeded.id].claim.Timestamp, "time of the claim of a node that the seeds know")
+	require.False(t, n.candidates.knows(r.id))
+	require.EqualValues(t, now.Unix(), n.candidates.byNode[seeded.id].claim.Timestamp, "time of the claim of a node that the seeds know")
 }
 
 func TestOwnClaimIsIgnored(t *testing.T) {
@@ -88,7 +88,7 @@ func TestOwnClaimIsIgnored(t *testing.T) {
 	r := startRemote(t, cert, "127.0.0.1:0")
 	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, nodeID)})
 	require.NoError(t, n.learn([]*p2p.ClaimedIpPort{claimMessage(t, r, time.Now())}))
-	require.False(t, n.places.knows(nodeID))
+	require.False(t, n.candidates.knows(nodeID))
 }
 
 func TestLongPeerListsAreCut(t *testing.T) {
@@ -102,9 +102,9 @@ func TestLongPeerListsAreCut(t *testing.T) {
 		list = append(list, filler)
 	}
 	require.NoError(t, n.learn(append(list, claimMessage(t, r, time.Now()))))
-	require.False(t, n.places.knows(r.id))
+	require.False(t, n.candidates.knows(r.id))
 	require.NoError(t, n.learn(append(list[1:], claimMessage(t, r, time.Now()))))
-	require.True(t, n.places.knows(r.id))
+	require.True(t, n.candidates.knows(r.id))
 }
 
 // A peer that tells what it should have refused is left; the others stay.

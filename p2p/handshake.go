@@ -46,7 +46,7 @@ func (n *Network) ownHandshake() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("signing our address: %w", err)
 	}
-	filter, salt, err := n.places.filter()
+	filter, salt, err := n.candidates.filter()
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ type Network struct {
 	dials         *rate.Limiter
 	large         *semaphore.Weighted // bytes of large messages that are being received
 	unasked       *semaphore.Weighted // the part of large for nodes without a pending exchange
-	places        *places
+	candidates    *candidates
 	book          *book
 	sets          sets
 	calls         *calls
@@ -153,7 +153,7 @@ func New(config Config) (*Network, error) {
 		buffers:       sync.Pool{New: func() any { return new([smallMessage]byte) }},
 		large:         semaphore.NewWeighted(largeBudget),
 		unasked:       semaphore.NewWeighted(largeBudget / 2),
-		places:        newPlaces(config.AllowPrivateIPs),
+		candidates:    newCandidates(config.AllowPrivateIPs),
 		book:          openBook(config.Dir, config.Log),
 		calls:         newCalls(),
 		sessions:      make(map[*session]struct{}),
@@ -250,9 +250,9 @@ func (n *Network) enter(s *session) bool {
 // connect notes that a session's handshake is finished.
 func (n *Network) connect(s *session) {
 	n.book.met(Address{NodeID: s.nodeID, Addr: s.addr})
-	n.places.booked(Address{NodeID: s.nodeID, Addr: s.addr})
+	n.candidates.booked(Address{NodeID: s.nodeID, Addr: s.addr})
 	claim := s.handshake.claim
-	n.places.claimed(s.nodeID, ips.NewClaimedIPPort(s.cert, claim.AddrPort, claim.Timestamp, nil))
+	n.candidates.claimed(s.nodeID, ips.NewClaimedIPPort(s.cert, claim.AddrPort, claim.Timestamp, nil))
 	n.mu.Lock()
 	n.connected[s.nodeID] = s
 	hooks := make([]func(ids.NodeID), 0, len(n.onConnect))

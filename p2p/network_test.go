@@ -342,7 +342,7 @@ func TestPeersAreFoundThroughPeerLists(t *testing.T) {
 // track does what the loop over the seeds does, once.
 func track(t testing.TB, n *Network, a Address) {
 	t.Helper()
-	p := n.places.seeded(a)
+	p := n.candidates.seeded(a)
 	require.NotNil(t, p)
 	n.want(p)
 }
@@ -403,7 +403,7 @@ func TestPrivateAddressesNeedPermission(t *testing.T) {
 	r := newRemote(t)
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(t, err)
-	_, err = n.attempt(t.Context(), n.places.seeded(r.address()))
+	_, err = n.attempt(t.Context(), n.candidates.seeded(r.address()))
 	require.ErrorIs(t, err, errNoAddress)
 	require.Zero(t, r.connections())
 }

@@ -59,14 +59,14 @@ func (e *handshakeError) Is(target error) bool {
 
 // Failure returns why nodeID, which is not connected, could not be connected.
 func (n *Network) Failure(nodeID ids.NodeID) Failure {
-	if f, ok := n.places.failure(nodeID); ok {
+	if f, ok := n.candidates.failure(nodeID); ok {
 		return f
 	}
 	return Failure{Obstacle: ObstacleNoAddress}
 }
 
 // Lost returns when the latest connection to nodeID was lost; the zero time if none was since the start.
-func (n *Network) Lost(nodeID ids.NodeID) time.Time { return n.places.lost(nodeID) }
+func (n *Network) Lost(nodeID ids.NodeID) time.Time { return n.candidates.lost(nodeID) }
 
 // failureOf returns the Failure of an attempt. err is nil if the handshake was finished.
 func failureOf(err error) Failure {

@@ -65,7 +65,7 @@ func TestPrivateAddressIsAnObstacle(t *testing.T) {
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(t, err)
 	for addr, want := range map[string]Obstacle{"10.0.0.1:9651": ObstaclePrivateAddress, "0.0.0.0:0": ObstacleNoAddress} {
-		_, err := n.attempt(t.Context(), n.places.seeded(Address{NodeID: ids.NodeID{byte(len(addr))}, Addr: netip.MustParseAddrPort(addr)}))
+		_, err := n.attempt(t.Context(), n.candidates.seeded(Address{NodeID: ids.NodeID{byte(len(addr))}, Addr: netip.MustParseAddrPort(addr)}))
 		require.Equal(t, want, failureOf(err).Obstacle, addr)
 	}
 }

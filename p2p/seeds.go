@@ -25,7 +25,7 @@ const (
 func (n *Network) followSeeds(ctx context.Context) {
 	for _, a := range n.book.addresses() {
 		if a.NodeID != n.nodeID {
-			n.want(n.places.booked(a))
+			n.want(n.candidates.booked(a))
 		}
 	}
 	retry := seedRetryMin
@@ -73,7 +73,7 @@ func (n *Network) trackSeeds(ctx context.Context) int {
 func (n *Network) track(addresses []Address) {
 	for _, a := range addresses {
 		if a.NodeID != n.nodeID && dialable(a.Addr) {
-			n.want(n.places.seeded(a))
+			n.want(n.candidates.seeded(a))
 		}
 	}
 }

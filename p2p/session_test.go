@@ -523,7 +523,7 @@ func TestBackoffGrowsWithinBounds(t *testing.T) {
 // A new address ends a long pause, but not at once.
 func TestNewsShortensThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := newPlaces(true)
+		ps := newCandidates(true)
 		p := ps.seeded(Address{NodeID: ids.NodeID{1}, Addr: netip.MustParseAddrPort("1.2.3.4:1")})
 		<-p.news
 		began := time.Now()

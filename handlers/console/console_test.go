@@ -117,8 +117,8 @@ func set(weights ...uint64) *validators.Set {
 	return validators.NewSet(ids.Empty, 7, w)
 }
 
-func look(s *validators.Set, n uint64, replies string, outcome aggregator.Code) aggregator.Look {
-	return aggregator.Look{
+func look(s *validators.Set, n uint64, replies string, outcome aggregator.Code) aggregator.Snapshot {
+	return aggregator.Snapshot{
 		Round: n, MessageID: ids.ID{byte(n)}, Set: s, TargetWeight: 67, Started: time.UnixMilli(1000),
 		Elapsed: 12345 * time.Microsecond, Replies: []aggregator.Reply(replies), Outcome: outcome,
 	}

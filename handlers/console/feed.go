@@ -186,7 +186,7 @@ func (f *feed) set(name string) (*validators.Set, bool) {
 	return nil, false
 }
 
-func (f *feed) observe(network string, l aggregator.Look) {
+func (f *feed) observe(network string, l aggregator.Snapshot) {
 	id := network + "/" + strconv.FormatUint(l.Round, 10)
 	replies := text(l.Replies)
 	f.mu.Lock()
@@ -269,7 +269,7 @@ type observer struct {
 func (o observer) Watching() bool { return o.feed.watchers.Load() > 0 }
 
 // Observe implements aggregator.Observer.
-func (o observer) Observe(l aggregator.Look) { o.feed.observe(o.network, l) }
+func (o observer) Observe(l aggregator.Snapshot) { o.feed.observe(o.network, l) }
 
 // setView is the answer of /console/api/sets.
 type setView struct {

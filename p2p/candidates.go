@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxPlaces bounds the nodes with candidate addresses.
-	maxPlaces = 20_000
+	// maxCandidates bounds the nodes with candidate addresses.
+	maxCandidates = 20_000
 	// filterAge is how long a filter of known peers is used, even if more peers are known
 	// meanwhile.
 	filterAge = time.Second
@@ -35,14 +35,14 @@ const (
 	maxFilter = 8 << 10
 )
 
-// place holds the candidate addresses of a node. Addresses from seeds and from the address
+// candidate holds the candidate addresses of a node. Addresses from seeds and from the address
 // book are unverified: they may be outdated, and another node may answer there. Such an
 // attempt fails, and the next attempt uses the next address.
-type place struct {
+type candidate struct {
 	nodeID ids.NodeID
 	news   chan struct{} // holds one token if there is an address to try
 
-	// Guarded by the places' mu.
+	// Guarded by the candidates' mu.
 	claim   peer.UnsignedIP // the node's own claim, verified by its signature
 	claimID ids.ID          // identifies the claim in filters
 	met     netip.AddrPort  // where it was last reached; may be invalid
@@ -53,12 +53,12 @@ type place struct {
 	lost    time.Time       // when the latest connection was lost; zero without one
 }
 
-// places holds the candidate addresses of all nodes. It is safe for concurrent use.
-type places struct {
+// candidates holds the candidate addresses of all nodes. It is safe for concurrent use.
+type candidates struct {
 	allowPrivate bool
 
 	mu     sync.Mutex
-	byNode map[ids.NodeID]*place // guarded by mu
+	byNode map[ids.NodeID]*candidate // guarded by mu
 
 	// The filter of known peers, guarded by mu.
 	filtered   []byte
@@ -68,30 +68,30 @@ type places struct {
 	stale      bool // there are claims that filtered lacks
 }
 
-func newPlaces(allowPrivate bool) *places {
-	return &places{allowPrivate: allowPrivate, byNode: make(map[ids.NodeID]*place), stale: true}
+func newCandidates(allowPrivate bool) *candidates {
+	return &candidates{allowPrivate: allowPrivate, byNode: make(map[ids.NodeID]*candidate), stale: true}
 }
 
 // seeded adds an address from the seeds, booked one from the address book or of a reached
 // node, and claimed one that the node signed. All return nil if there are too many nodes.
-func (ps *places) seeded(a Address) *place {
-	return ps.note(a.NodeID, func(p *place) bool {
+func (ps *candidates) seeded(a Address) *candidate {
+	return ps.note(a.NodeID, func(p *candidate) bool {
 		changed := p.seed != a.Addr
 		p.seed = a.Addr
 		return changed
 	})
 }
 
-func (ps *places) booked(a Address) *place {
-	return ps.note(a.NodeID, func(p *place) bool {
+func (ps *candidates) booked(a Address) *candidate {
+	return ps.note(a.NodeID, func(p *candidate) bool {
 		changed := p.met != a.Addr
 		p.met = a.Addr
 		return changed
 	})
 }
 
-func (ps *places) claimed(nodeID ids.NodeID, claim *ips.ClaimedIPPort) *place {
-	return ps.note(nodeID, func(p *place) bool {
+func (ps *candidates) claimed(nodeID ids.NodeID, claim *ips.ClaimedIPPort) *candidate {
+	return ps.note(nodeID, func(p *candidate) bool {
 		if claim.Timestamp < p.claim.Timestamp {
 			return false
 		}
@@ -106,15 +106,15 @@ func (ps *places) claimed(nodeID ids.NodeID, claim *ips.ClaimedIPPort) *place {
 	})
 }
 
-func (ps *places) note(nodeID ids.NodeID, change func(*place) bool) *place {
+func (ps *candidates) note(nodeID ids.NodeID, change func(*candidate) bool) *candidate {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.byNode[nodeID]
 	if p == nil {
-		if len(ps.byNode) >= maxPlaces && !ps.makeRoom() {
+		if len(ps.byNode) >= maxCandidates && !ps.makeRoom() {
 			return nil
 		}
-		p = &place{nodeID: nodeID, news: make(chan struct{}, 1), failure: Failure{Obstacle: ObstacleUntried}}
+		p = &candidate{nodeID: nodeID, news: make(chan struct{}, 1), failure: Failure{Obstacle: ObstacleUntried}}
 		ps.byNode[nodeID] = p
 	}
 	if change(p) {
@@ -127,18 +127,18 @@ func (ps *places) note(nodeID ids.NodeID, change func(*place) bool) *place {
 }
 
 // makeRoom drops the nodes that are not wanted. The caller holds ps.mu.
-func (ps *places) makeRoom() bool {
+func (ps *candidates) makeRoom() bool {
 	for nodeID, p := range ps.byNode {
 		if !p.kept {
 			delete(ps.byNode, nodeID)
 		}
 	}
-	return len(ps.byNode) < maxPlaces
+	return len(ps.byNode) < maxCandidates
 }
 
 // outdated reports whether a claim for nodeID is useful: it is newer than the known one,
 // and the node is not connected at that address.
-func (ps *places) outdated(nodeID ids.NodeID, addr netip.AddrPort, timestamp uint64, connected bool) bool {
+func (ps *candidates) outdated(nodeID ids.NodeID, addr netip.AddrPort, timestamp uint64, connected bool) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.byNode[nodeID]
@@ -151,8 +151,8 @@ func (ps *places) outdated(nodeID ids.NodeID, addr netip.AddrPort, timestamp uin
 	return p.claim.Timestamp < timestamp
 }
 
-// knows reports whether there is a place for nodeID.
-func (ps *places) knows(nodeID ids.NodeID) bool {
+// knows reports whether there is a candidate for nodeID.
+func (ps *candidates) knows(nodeID ids.NodeID) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return ps.byNode[nodeID] != nil
@@ -160,22 +160,22 @@ func (ps *places) knows(nodeID ids.NodeID) bool {
 
 // choose returns the address for the next attempt: the node's claim, then where it was last
 // reached, then the seeds' address, in rotation.
-func (ps *places) choose(p *place) (netip.AddrPort, error) {
+func (ps *candidates) choose(p *candidate) (netip.AddrPort, error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var candidates [3]netip.AddrPort
+	var addrs [3]netip.AddrPort
 	count := uint(0)
 next:
 	for _, addr := range [...]netip.AddrPort{p.claim.AddrPort, p.met, p.seed} {
 		if !ps.permitted(addr) {
 			continue
 		}
-		for _, other := range candidates[:count] {
+		for _, other := range addrs[:count] {
 			if other == addr {
 				continue next
 			}
 		}
-		candidates[count] = addr
+		addrs[count] = addr
 		count++
 	}
 	if count == 0 {
@@ -184,15 +184,15 @@ next:
 		}
 		return netip.AddrPort{}, errNoAddress
 	}
-	return candidates[p.failed%count], nil
+	return addrs[p.failed%count], nil
 }
 
-func (ps *places) permitted(addr netip.AddrPort) bool {
+func (ps *candidates) permitted(addr netip.AddrPort) bool {
 	return dialable(addr) && (ps.allowPrivate || ips.IsPublic(addr.Addr()))
 }
 
 // tried notes the result of an attempt at the address of choose.
-func (ps *places) tried(p *place, found bool) {
+func (ps *candidates) tried(p *candidate, found bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if found {
@@ -203,7 +203,7 @@ func (ps *places) tried(p *place, found bool) {
 }
 
 // fail notes the failure of the latest attempt.
-func (ps *places) fail(p *place, failure Failure) {
+func (ps *candidates) fail(p *candidate, failure Failure) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p.failure = failure
@@ -211,7 +211,7 @@ func (ps *places) fail(p *place, failure Failure) {
 
 // failure returns the failure of the latest attempt to connect to nodeID; false if no
 // address of it is known.
-func (ps *places) failure(nodeID ids.NodeID) (Failure, bool) {
+func (ps *candidates) failure(nodeID ids.NodeID) (Failure, bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.byNode[nodeID]
@@ -222,7 +222,7 @@ func (ps *places) failure(nodeID ids.NodeID) (Failure, bool) {
 }
 
 // lost returns when the latest connection to nodeID was lost.
-func (ps *places) lost(nodeID ids.NodeID) time.Time {
+func (ps *candidates) lost(nodeID ids.NodeID) time.Time {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p := ps.byNode[nodeID]; p != nil {
@@ -232,7 +232,7 @@ func (ps *places) lost(nodeID ids.NodeID) time.Time {
 }
 
 // keep marks p as kept, or returns false if it is already.
-func (ps *places) keep(p *place) bool {
+func (ps *candidates) keep(p *candidate) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p.kept || ps.byNode[p.nodeID] != p {
@@ -243,7 +243,7 @@ func (ps *places) keep(p *place) bool {
 }
 
 // release unmarks p, unless it is wanted again.
-func (ps *places) release(p *place, wants func(ids.NodeID) bool) bool {
+func (ps *candidates) release(p *candidate, wants func(ids.NodeID) bool) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if wants(p.nodeID) {
@@ -253,11 +253,11 @@ func (ps *places) release(p *place, wants func(ids.NodeID) bool) bool {
 	return true
 }
 
-// unkept returns the places that no goroutine keeps connected.
-func (ps *places) unkept() []*place {
+// unkept returns the candidates that no goroutine keeps connected.
+func (ps *candidates) unkept() []*candidate {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var list []*place
+	var list []*candidate
 	for _, p := range ps.byNode {
 		if !p.kept {
 			list = append(list, p)
@@ -268,7 +268,7 @@ func (ps *places) unkept() []*place {
 
 // filter returns a Bloom filter of the known claims and its salt, so that peers send other
 // claims. The caller must not modify either.
-func (ps *places) filter() (filter, salt []byte, err error) {
+func (ps *candidates) filter() (filter, salt []byte, err error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	now := time.Now()

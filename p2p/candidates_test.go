@@ -36,7 +36,7 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 		{"none that may be dialled", private, nowhere, none, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ps := newPlaces(false)
+			ps := newCandidates(false)
 			nodeID := ids.NodeID{1}
 			p := ps.seeded(Address{NodeID: nodeID, Addr: tc.seed})
 			ps.booked(Address{NodeID: nodeID, Addr: tc.met})
@@ -58,8 +58,8 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 func TestNewerClaimWins(t *testing.T) {
 	a, b := netip.MustParseAddrPort("1.1.1.1:1"), netip.MustParseAddrPort("2.2.2.2:2")
 	nodeID := ids.NodeID{1}
-	ps := newPlaces(false)
-	require.True(t, ps.outdated(nodeID, a, 1, false), "a claim of a node without a place is news")
+	ps := newCandidates(false)
+	require.True(t, ps.outdated(nodeID, a, 1, false), "a claim of a node without a candidate is news")
 	p := ps.claimed(nodeID, claimOf(nodeID, a, 10))
 	for _, tc := range []struct {
 		name      string
@@ -88,31 +88,31 @@ func TestNewerClaimWins(t *testing.T) {
 	require.Equal(t, b, got, "after a newer claim, attempts begin anew")
 }
 
-func TestPlacesAreBounded(t *testing.T) {
-	ps := newPlaces(true)
+func TestCandidatesAreBounded(t *testing.T) {
+	ps := newCandidates(true)
 	node := func(i int) ids.NodeID {
 		var nodeID ids.NodeID
 		binary.BigEndian.PutUint32(nodeID[:], uint32(i))
 		return nodeID
 	}
 	addr := netip.MustParseAddrPort("1.2.3.4:1")
-	for i := range maxPlaces {
+	for i := range maxCandidates {
 		require.True(t, ps.keep(ps.seeded(Address{NodeID: node(i), Addr: addr})))
 	}
-	require.Nil(t, ps.seeded(Address{NodeID: node(maxPlaces), Addr: addr}), "place beyond the bound")
+	require.Nil(t, ps.seeded(Address{NodeID: node(maxCandidates), Addr: addr}), "candidate beyond the bound")
 	p := ps.seeded(Address{NodeID: node(5), Addr: addr})
-	require.NotNil(t, p, "place that there was")
+	require.NotNil(t, p, "candidate that there was")
 	require.False(t, ps.keep(p), "kept twice")
 	require.False(t, ps.release(p, func(ids.NodeID) bool { return true }), "released though it is wanted")
 	require.True(t, ps.release(p, func(ids.NodeID) bool { return false }))
-	require.NotNil(t, ps.seeded(Address{NodeID: node(maxPlaces), Addr: addr}), "the place of a node that nobody wants is given away")
+	require.NotNil(t, ps.seeded(Address{NodeID: node(maxCandidates), Addr: addr}), "a node that nobody wants makes room")
 	require.False(t, ps.keep(p), "kept though it was given away")
-	require.Len(t, ps.byNode, maxPlaces)
+	require.Len(t, ps.byNode, maxCandidates)
 }
 
 func TestFilterHoldsTheClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := newPlaces(true)
+		ps := newCandidates(true)
 		addr := netip.MustParseAddrPort("1.2.3.4:1")
 		holds := func(timestamp uint64) bool {
 			b, salt, err := ps.filter()
@@ -137,7 +137,7 @@ func TestFilterHoldsTheClaims(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, salt, again, "salt after a while")
 		require.True(t, holds(1))
-		// A newer claim takes the older one's place.
+		// A newer claim takes the older one's candidate.
 		ps.claimed(ids.NodeID{1}, claimOf(ids.NodeID{1}, addr, 3))
 		time.Sleep(filterAge)
 		require.True(t, holds(3))
@@ -147,7 +147,7 @@ func TestFilterHoldsTheClaims(t *testing.T) {
 
 // TestFilterOfMany is one that goes out with ten thousand handshakes.
 func TestFilterOfMany(t *testing.T) {
-	ps := newPlaces(true)
+	ps := newCandidates(true)
 	const nodes = 10_000
 	id := func(i int) ids.NodeID { return ids.NodeID{byte(i >> 8), byte(i), 1} }
 	for i := range nodes {
