@@ -155,10 +155,10 @@ func BenchmarkNodeAPI(b *testing.B) {
 		{"/ext/index/P/block", "index.getContainerRange", `{"startIndex":0,"numToFetch":1024}`},
 		{"/ext/bc/P", "platform.getBlockByHeight", `{"height":5}`},
 	} {
-		b.Run(test.method+"/again", func(b *testing.B) {
+		b.Run(test.method+"/repeated", func(b *testing.B) {
 			compare(b, ctx, n, connections, turns, span, test.path, callBody(test.method, test.params))
 		})
-		b.Run(test.method+"/anew", func(b *testing.B) {
+		b.Run(test.method+"/varied", func(b *testing.B) {
 			marked := strings.Replace(test.params[:len(test.params)-1]+`,"turn":"`+turnMark+`"}`, "{,", "{", 1)
 			compare(b, ctx, n, connections, turns, span, test.path, callBody(test.method, marked))
 		})
