@@ -53,9 +53,9 @@ func (e expectation) byLog(logT float64) float64 {
 // which signatures to verify first. It is safe for concurrent use and bounded to maxHistories
 // nodes and as many signers.
 //
-// The estimate for a validator is its own average, shrunk towards that of all: the more, the
-// more answer times vary within validators instead of between them. Otherwise a lucky
-// validator would count as a fast one.
+// The estimate for a validator is its own average, shrunk towards the average of all. The
+// shrinkage grows with the share of the variance that lies within validators, so that a
+// lucky validator does not count as a fast one.
 type history struct {
 	mu      sync.Mutex
 	nodes   map[ids.NodeID]*nodeHistory

@@ -56,7 +56,7 @@ const (
 	tiers
 )
 
-// overdue: if an answer would have arrived by now with this probability, none is expected.
+// If an answer would have arrived by now with probability overdue, none is expected.
 const overdue = 0.999
 
 // by is the probability that the option has contributed within t from now, logT being

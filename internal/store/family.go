@@ -32,7 +32,8 @@ var (
 	// FamilyL1Validation holds the events of L1 validators: p is the network ID and
 	// the validation's, k is 0 for the beginning, 1 and the nonce for changes.
 	FamilyL1Validation = twins(10, "l1_validation")
-	// FamilyPState holds the state that decoding P-Chain blocks needs: p is the network ID, k names a part. See package index/primary.
+	// FamilyPState holds the state that decoding P-Chain blocks needs: p is the network ID,
+	// k names a part. See package index/primary.
 	FamilyPState = twins(11, "p_state")
 	// FamilyOutput holds outputs of the primary network's chains: p is the network
 	// ID and the output's; k is 0 for what made it, 1 for what consumed it, each
@@ -126,7 +127,7 @@ var (
 	FamilyEVMDeployment = twins(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
 	FamilyEVMDay = twins(55, "evm_day")
-	// FamilyEVMUntraced lists the blocks without internal transactions:
+	// FamilyEVMUntraced lists the blocks whose internal transactions are unknown:
 	// p goes on with a kind of rows, k is a height.
 	FamilyEVMUntraced = twins(59, "evm_untraced")
 	// FamilyEVMICM holds the events of ICM messages: p goes on with the message's ID, k is
