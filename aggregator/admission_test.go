@@ -128,6 +128,7 @@ func TestRoundEndsWithItsLastCaller(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		require.Equal(t, messages, b.rounds())
 		require.EqualValues(t, messages, searching.Load())
+		require.Zero(t, b.requestPrice(), "rounds that sleep make no request dearer")
 		cancelled := time.Now()
 		cancel()
 		done.Wait()
@@ -135,33 +136,11 @@ func TestRoundEndsWithItsLastCaller(t *testing.T) {
 		require.Zero(t, time.Since(cancelled))
 		require.Zero(t, b.rounds())
 		require.Zero(t, searching.Load(), "searches that go on")
+		require.Zero(t, b.awake.Load(), "rounds that count as awake")
 		require.Empty(t, b.admitted.clients)
 		requests := b.fakeNetwork.requests
 		time.Sleep(time.Minute)
 		require.Equal(t, requests, b.fakeNetwork.requests, "validators are asked for nobody")
-	})
-}
-
-// A client that waits for messages that nobody has sent does not make the requests of others dearer.
-func TestSleepingRoundsHaveNoPrice(t *testing.T) {
-	runBusy(t, Options{}, func(t *testing.T, ctx context.Context, b busy) {
-		b.everyone(refuse(3, "unknown *payload.AddressedCall message", time.Millisecond))
-		ctx, cancel := context.WithCancel(ctx)
-		var done sync.WaitGroup
-		for message := range 100 {
-			m := testMessage(t, fmt.Sprint(message))
-			done.Go(func() {
-				_, err := b.Sign(ctx, Request{Message: m, Wait: time.Minute})
-				require.ErrorIs(t, err, context.Canceled)
-			})
-		}
-		time.Sleep(50 * time.Millisecond)
-		require.Equal(t, 100, b.rounds())
-		require.Zero(t, b.requestPrice())
-		cancel()
-		done.Wait()
-		synctest.Wait()
-		require.Zero(t, b.awake.Load(), "after the rounds")
 	})
 }
 

@@ -107,7 +107,7 @@ type Aggregator struct {
 	observer  Observer // may be nil
 	find      func(ctx context.Context, message *warp.UnsignedMessage) (bool, error)
 	unseen    *unseenMessages
-	looked    atomic.Uint64 // rounds that the observer has seen
+	observed  atomic.Uint64 // rounds that the observer has seen
 	verifier  *verifier
 
 	processors int

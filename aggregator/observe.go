@@ -124,7 +124,7 @@ func (f *runner) show(now time.Duration, over bool) time.Duration {
 		return never
 	}
 	if w.round == 0 {
-		w.round = f.agg.looked.Add(1)
+		w.round = f.agg.observed.Add(1)
 	}
 	w.replies = replies
 	snapshot := Snapshot{

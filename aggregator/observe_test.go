@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// witness keeps every look at a round.
+// witness keeps every snapshot of a round.
 type witness struct {
-	mu       sync.Mutex
-	watching bool
-	looks    []Snapshot // guarded by mu
+	mu        sync.Mutex
+	watching  bool
+	snapshots []Snapshot // guarded by mu
 }
 
 func (w *witness) Watching() bool {
@@ -33,7 +33,7 @@ func (w *witness) watch(yes bool) {
 func (w *witness) Observe(l Snapshot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looks = append(w.looks, l)
+	w.snapshots = append(w.snapshots, l)
 }
 
 // observed runs test with a witness of n's rounds.
@@ -73,20 +73,20 @@ func TestObserverSeesARoundFromItsStartToItsEnd(t *testing.T) {
 		require.NoError(t, err)
 		requireValid(t, n, r, 67)
 		synctest.Wait()
-		require.Greater(t, len(w.looks), 4)
-		for i, l := range w.looks {
-			require.Equal(t, w.looks[0].Round, l.Round)
+		require.Greater(t, len(w.snapshots), 4)
+		for i, l := range w.snapshots {
+			require.Equal(t, w.snapshots[0].Round, l.Round)
 			require.Equal(t, m.ID(), l.MessageID)
 			require.Equal(t, uint64(67), l.TargetWeight)
 			require.Len(t, l.Replies, 10)
-			require.Equal(t, i == len(w.looks)-1, l.Outcome != "", "look %d of %d: %q", i, len(w.looks), l.Outcome)
+			require.Equal(t, i == len(w.snapshots)-1, l.Outcome != "", "snapshot %d of %d: %q", i, len(w.snapshots), l.Outcome)
 			if i > 0 && l.Outcome == "" {
-				require.GreaterOrEqual(t, l.Elapsed-w.looks[i-1].Elapsed, SnapshotInterval)
-				require.NotEqual(t, w.looks[i-1].Replies, l.Replies, "nothing was new")
+				require.GreaterOrEqual(t, l.Elapsed-w.snapshots[i-1].Elapsed, SnapshotInterval)
+				require.NotEqual(t, w.snapshots[i-1].Replies, l.Replies, "nothing was new")
 			}
 		}
-		require.Zero(t, tally(w.looks[0].Replies)[Signed])
-		last := w.looks[len(w.looks)-1]
+		require.Zero(t, tally(w.snapshots[0].Replies)[Signed])
+		last := w.snapshots[len(w.snapshots)-1]
 		require.Equal(t, OutcomeSigned, last.Outcome)
 		require.Equal(t, map[Reply]int{Signed: 7, Refused: 1, Asked: 1, Offline: 1}, tally(last.Replies))
 		i, ok := last.Set.Index(n.validators[0].nodeIDs[0])
@@ -104,7 +104,7 @@ func TestObserverSeesWhyARoundFailed(t *testing.T) {
 		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
 		requireFailure(t, err, CodeRefused)
 		synctest.Wait()
-		require.Equal(t, CodeRefused, w.looks[len(w.looks)-1].Outcome)
+		require.Equal(t, CodeRefused, w.snapshots[len(w.snapshots)-1].Outcome)
 
 		// Whoever leaves ends the round for nobody's sake.
 		n.validators[0].do, n.validators[1].do = mute, mute
@@ -113,8 +113,8 @@ func TestObserverSeesWhyARoundFailed(t *testing.T) {
 		_, err = a.Sign(ctx, Request{Message: testMessage(t, "another")})
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
-		require.Equal(t, OutcomeAbandoned, w.looks[len(w.looks)-1].Outcome)
-		require.NotEqual(t, w.looks[0].Round, w.looks[len(w.looks)-1].Round)
+		require.Equal(t, OutcomeAbandoned, w.snapshots[len(w.snapshots)-1].Outcome)
+		require.NotEqual(t, w.snapshots[0].Round, w.snapshots[len(w.snapshots)-1].Round)
 	})
 }
 
@@ -127,14 +127,14 @@ func TestNobodyIsShownWhatNobodyWatches(t *testing.T) {
 		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Empty(t, w.looks)
+		require.Empty(t, w.snapshots)
 
 		// Whoever comes while a round is under way sees it as it stands.
 		time.AfterFunc(100*time.Millisecond, func() { w.watch(true) })
 		_, err = a.Sign(ctx, Request{Message: testMessage(t, "another")})
 		require.NoError(t, err)
 		synctest.Wait()
-		require.NotEmpty(t, w.looks)
-		require.True(t, slices.ContainsFunc(w.looks[0].Replies, func(r Reply) bool { return r == Signed || r == Unproven }))
+		require.NotEmpty(t, w.snapshots)
+		require.True(t, slices.ContainsFunc(w.snapshots[0].Replies, func(r Reply) bool { return r == Signed || r == Unproven }))
 	})
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures every figure of the documentation and runs the fuzz tests. Writes the output of each
-# command to a file in a folder, and summary.md: command, duration, result. The fuzz tests take ten
+# command to a file in a folder, and summary.md: name, command, duration, result. The fuzz tests take ten
 # minutes each, FUZZERS of them at a time; all else takes about two hours.
 #
 #   bench/figures.sh FOLDER [NAME...]     only these, default all
@@ -23,17 +23,17 @@ run() {
   "$@" >"$out/$name.txt" 2>&1 || status=$?
   local result=passed
   [[ $status = 0 ]] || result="failed ($status)"
-  printf '| `%s` | %d:%02d | %s |\n' "$*" $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)) "$result" >>"$out/summary.md"
+  printf '| %s | `%s` | %d:%02d | %s |\n' "$name" "$*" $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)) "$result" >>"$out/summary.md"
 }
 
 {
   echo "Commit $(git rev-parse --short=12 HEAD)$(git diff --quiet HEAD || echo ' and changes'), $(date -u '+%F %H:%M UTC'), $(nproc) processors."
   echo
-  echo "| command | min:s | |"
-  echo "|---|---|---|"
+  echo "| name | command | min:s | |"
+  echo "|---|---|---|---|"
 } >>"$out/summary.md"
 
-# Neither of the two is about time.
+# These two may disturb each other: neither measures time.
 run fuzz make fuzz &
 run soak make soak
 wait

@@ -119,10 +119,10 @@ func TestAttackStalledLargeMessages(t *testing.T) {
 func TestAttackClaimedAddresses(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "224.0.0.1", "::1", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "0.0.0.0"} {
 		t.Run(addr, func(t *testing.T) {
-			ps := newCandidates(false)
+			cs := newCandidates(false)
 			claim := claimOf(ids.NodeID{1}, netip.AddrPortFrom(netip.MustParseAddr(addr), 9651), 10)
-			p := ps.claimed(ids.NodeID{1}, claim)
-			_, err := ps.choose(p)
+			p := cs.claimed(ids.NodeID{1}, claim)
+			_, err := cs.choose(p)
 			require.ErrorIs(t, err, errNoAddress)
 		})
 	}

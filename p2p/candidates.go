@@ -74,100 +74,100 @@ func newCandidates(allowPrivate bool) *candidates {
 
 // seeded adds an address from the seeds, booked one from the address book or of a reached
 // node, and claimed one that the node signed. All return nil if there are too many nodes.
-func (ps *candidates) seeded(a Address) *candidate {
-	return ps.note(a.NodeID, func(p *candidate) bool {
-		changed := p.seed != a.Addr
-		p.seed = a.Addr
+func (cs *candidates) seeded(a Address) *candidate {
+	return cs.note(a.NodeID, func(c *candidate) bool {
+		changed := c.seed != a.Addr
+		c.seed = a.Addr
 		return changed
 	})
 }
 
-func (ps *candidates) booked(a Address) *candidate {
-	return ps.note(a.NodeID, func(p *candidate) bool {
-		changed := p.met != a.Addr
-		p.met = a.Addr
+func (cs *candidates) booked(a Address) *candidate {
+	return cs.note(a.NodeID, func(c *candidate) bool {
+		changed := c.met != a.Addr
+		c.met = a.Addr
 		return changed
 	})
 }
 
-func (ps *candidates) claimed(nodeID ids.NodeID, claim *ips.ClaimedIPPort) *candidate {
-	return ps.note(nodeID, func(p *candidate) bool {
-		if claim.Timestamp < p.claim.Timestamp {
+func (cs *candidates) claimed(nodeID ids.NodeID, claim *ips.ClaimedIPPort) *candidate {
+	return cs.note(nodeID, func(c *candidate) bool {
+		if claim.Timestamp < c.claim.Timestamp {
 			return false
 		}
-		changed := p.claim.AddrPort != claim.AddrPort
+		changed := c.claim.AddrPort != claim.AddrPort
 		if changed {
-			p.failed = 0 // so that it is tried next
+			c.failed = 0 // so that it is tried next
 		}
-		p.claim = peer.UnsignedIP{AddrPort: claim.AddrPort, Timestamp: claim.Timestamp}
-		p.claimID = claim.GossipID
-		ps.stale = true
+		c.claim = peer.UnsignedIP{AddrPort: claim.AddrPort, Timestamp: claim.Timestamp}
+		c.claimID = claim.GossipID
+		cs.stale = true
 		return changed
 	})
 }
 
-func (ps *candidates) note(nodeID ids.NodeID, change func(*candidate) bool) *candidate {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.byNode[nodeID]
-	if p == nil {
-		if len(ps.byNode) >= maxCandidates && !ps.makeRoom() {
+func (cs *candidates) note(nodeID ids.NodeID, change func(*candidate) bool) *candidate {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.byNode[nodeID]
+	if c == nil {
+		if len(cs.byNode) >= maxCandidates && !cs.makeRoom() {
 			return nil
 		}
-		p = &candidate{nodeID: nodeID, news: make(chan struct{}, 1), failure: Failure{Obstacle: ObstacleUntried}}
-		ps.byNode[nodeID] = p
+		c = &candidate{nodeID: nodeID, news: make(chan struct{}, 1), failure: Failure{Obstacle: ObstacleUntried}}
+		cs.byNode[nodeID] = c
 	}
-	if change(p) {
+	if change(c) {
 		select {
-		case p.news <- struct{}{}:
+		case c.news <- struct{}{}:
 		default:
 		}
 	}
-	return p
+	return c
 }
 
-// makeRoom drops the nodes that are not wanted. The caller holds ps.mu.
-func (ps *candidates) makeRoom() bool {
-	for nodeID, p := range ps.byNode {
-		if !p.kept {
-			delete(ps.byNode, nodeID)
+// makeRoom drops the nodes that are not wanted. The caller holds cs.mu.
+func (cs *candidates) makeRoom() bool {
+	for nodeID, c := range cs.byNode {
+		if !c.kept {
+			delete(cs.byNode, nodeID)
 		}
 	}
-	return len(ps.byNode) < maxCandidates
+	return len(cs.byNode) < maxCandidates
 }
 
 // outdated reports whether a claim for nodeID is useful: it is newer than the known one,
 // and the node is not connected at that address.
-func (ps *candidates) outdated(nodeID ids.NodeID, addr netip.AddrPort, timestamp uint64, connected bool) bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.byNode[nodeID]
+func (cs *candidates) outdated(nodeID ids.NodeID, addr netip.AddrPort, timestamp uint64, connected bool) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.byNode[nodeID]
 	switch {
-	case p == nil:
+	case c == nil:
 		return true
-	case connected && p.claim.AddrPort == addr:
+	case connected && c.claim.AddrPort == addr:
 		return false
 	}
-	return p.claim.Timestamp < timestamp
+	return c.claim.Timestamp < timestamp
 }
 
 // knows reports whether there is a candidate for nodeID.
-func (ps *candidates) knows(nodeID ids.NodeID) bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	return ps.byNode[nodeID] != nil
+func (cs *candidates) knows(nodeID ids.NodeID) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.byNode[nodeID] != nil
 }
 
 // choose returns the address for the next attempt: the node's claim, then where it was last
 // reached, then the seeds' address, in rotation.
-func (ps *candidates) choose(p *candidate) (netip.AddrPort, error) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+func (cs *candidates) choose(c *candidate) (netip.AddrPort, error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	var addrs [3]netip.AddrPort
 	count := uint(0)
 next:
-	for _, addr := range [...]netip.AddrPort{p.claim.AddrPort, p.met, p.seed} {
-		if !ps.permitted(addr) {
+	for _, addr := range [...]netip.AddrPort{c.claim.AddrPort, c.met, c.seed} {
+		if !cs.permitted(addr) {
 			continue
 		}
 		for _, other := range addrs[:count] {
@@ -179,88 +179,88 @@ next:
 		count++
 	}
 	if count == 0 {
-		if dialable(p.claim.AddrPort) || dialable(p.met) || dialable(p.seed) {
+		if dialable(c.claim.AddrPort) || dialable(c.met) || dialable(c.seed) {
 			return netip.AddrPort{}, errPrivateAddress
 		}
 		return netip.AddrPort{}, errNoAddress
 	}
-	return addrs[p.failed%count], nil
+	return addrs[c.failed%count], nil
 }
 
-func (ps *candidates) permitted(addr netip.AddrPort) bool {
-	return dialable(addr) && (ps.allowPrivate || ips.IsPublic(addr.Addr()))
+func (cs *candidates) permitted(addr netip.AddrPort) bool {
+	return dialable(addr) && (cs.allowPrivate || ips.IsPublic(addr.Addr()))
 }
 
 // tried notes the result of an attempt at the address of choose.
-func (ps *candidates) tried(p *candidate, found bool) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+func (cs *candidates) tried(c *candidate, found bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	if found {
-		p.failed, p.lost = 0, time.Now()
+		c.failed, c.lost = 0, time.Now()
 	} else {
-		p.failed++
+		c.failed++
 	}
 }
 
 // fail notes the failure of the latest attempt.
-func (ps *candidates) fail(p *candidate, failure Failure) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p.failure = failure
+func (cs *candidates) fail(c *candidate, failure Failure) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c.failure = failure
 }
 
 // failure returns the failure of the latest attempt to connect to nodeID; false if no
 // address of it is known.
-func (ps *candidates) failure(nodeID ids.NodeID) (Failure, bool) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.byNode[nodeID]
-	if p == nil {
+func (cs *candidates) failure(nodeID ids.NodeID) (Failure, bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.byNode[nodeID]
+	if c == nil {
 		return Failure{}, false
 	}
-	return p.failure, true
+	return c.failure, true
 }
 
 // lost returns when the latest connection to nodeID was lost.
-func (ps *candidates) lost(nodeID ids.NodeID) time.Time {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if p := ps.byNode[nodeID]; p != nil {
-		return p.lost
+func (cs *candidates) lost(nodeID ids.NodeID) time.Time {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c := cs.byNode[nodeID]; c != nil {
+		return c.lost
 	}
 	return time.Time{}
 }
 
-// keep marks p as kept, or returns false if it is already.
-func (ps *candidates) keep(p *candidate) bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if p.kept || ps.byNode[p.nodeID] != p {
+// keep marks c as kept, or returns false if it is already.
+func (cs *candidates) keep(c *candidate) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if c.kept || cs.byNode[c.nodeID] != c {
 		return false
 	}
-	p.kept = true
+	c.kept = true
 	return true
 }
 
-// release unmarks p, unless it is wanted again.
-func (ps *candidates) release(p *candidate, wants func(ids.NodeID) bool) bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if wants(p.nodeID) {
+// release unmarks c, unless it is wanted again.
+func (cs *candidates) release(c *candidate, wants func(ids.NodeID) bool) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if wants(c.nodeID) {
 		return false
 	}
-	p.kept = false
+	c.kept = false
 	return true
 }
 
 // unkept returns the candidates that no goroutine keeps connected.
-func (ps *candidates) unkept() []*candidate {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+func (cs *candidates) unkept() []*candidate {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	var list []*candidate
-	for _, p := range ps.byNode {
-		if !p.kept {
-			list = append(list, p)
+	for _, c := range cs.byNode {
+		if !c.kept {
+			list = append(list, c)
 		}
 	}
 	return list
@@ -268,32 +268,32 @@ func (ps *candidates) unkept() []*candidate {
 
 // filter returns a Bloom filter of the known claims and its salt, so that peers send other
 // claims. The caller must not modify either.
-func (ps *candidates) filter() (filter, salt []byte, err error) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+func (cs *candidates) filter() (filter, salt []byte, err error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	now := time.Now()
-	resalt := now.Sub(ps.saltedAt) > filterSaltAge
-	if !resalt && (!ps.stale || now.Sub(ps.filteredAt) < filterAge) {
-		return ps.filtered, ps.salt, nil
+	resalt := now.Sub(cs.saltedAt) > filterSaltAge
+	if !resalt && (!cs.stale || now.Sub(cs.filteredAt) < filterAge) {
+		return cs.filtered, cs.salt, nil
 	}
 	if resalt {
-		ps.salt = make([]byte, filterSaltSize)
-		_, _ = rand.Read(ps.salt) // never fails
-		ps.saltedAt = now
+		cs.salt = make([]byte, filterSaltSize)
+		_, _ = rand.Read(cs.salt) // never fails
+		cs.saltedAt = now
 	}
-	hashes, entries := bloom.OptimalParameters(max(filterRoomPerNode*len(ps.byNode), minFiltered), filterFalseFinds)
+	hashes, entries := bloom.OptimalParameters(max(filterRoomPerNode*len(cs.byNode), minFiltered), filterFalseFinds)
 	if entries > maxFilter {
-		hashes, entries = bloom.OptimalHashes(maxFilter, len(ps.byNode)), maxFilter
+		hashes, entries = bloom.OptimalHashes(maxFilter, len(cs.byNode)), maxFilter
 	}
 	f, err := bloom.New(hashes, entries)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating a filter of known peers: %w", err)
 	}
-	for _, p := range ps.byNode {
-		if p.claim.Timestamp != 0 {
-			bloom.Add(f, p.claimID[:], ps.salt)
+	for _, c := range cs.byNode {
+		if c.claim.Timestamp != 0 {
+			bloom.Add(f, c.claimID[:], cs.salt)
 		}
 	}
-	ps.filtered, ps.filteredAt, ps.stale = f.Marshal(), now, false
-	return ps.filtered, ps.salt, nil
+	cs.filtered, cs.filteredAt, cs.stale = f.Marshal(), now, false
+	return cs.filtered, cs.salt, nil
 }

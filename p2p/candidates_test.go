@@ -36,19 +36,19 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 		{"none that may be dialled", private, nowhere, none, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ps := newCandidates(false)
+			cs := newCandidates(false)
 			nodeID := ids.NodeID{1}
-			p := ps.seeded(Address{NodeID: nodeID, Addr: tc.seed})
-			ps.booked(Address{NodeID: nodeID, Addr: tc.met})
-			ps.claimed(nodeID, claimOf(nodeID, tc.claim, 1))
+			p := cs.seeded(Address{NodeID: nodeID, Addr: tc.seed})
+			cs.booked(Address{NodeID: nodeID, Addr: tc.met})
+			cs.claimed(nodeID, claimOf(nodeID, tc.claim, 1))
 			for i, want := range tc.want {
-				got, err := ps.choose(p)
+				got, err := cs.choose(p)
 				require.NoError(t, err)
 				require.Equal(t, want, got, "attempt %d", i)
-				ps.tried(p, false)
+				cs.tried(p, false)
 			}
 			if tc.want == nil {
-				_, err := ps.choose(p)
+				_, err := cs.choose(p)
 				require.ErrorIs(t, err, errNoAddress)
 			}
 		})
@@ -58,9 +58,9 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 func TestNewerClaimWins(t *testing.T) {
 	a, b := netip.MustParseAddrPort("1.1.1.1:1"), netip.MustParseAddrPort("2.2.2.2:2")
 	nodeID := ids.NodeID{1}
-	ps := newCandidates(false)
-	require.True(t, ps.outdated(nodeID, a, 1, false), "a claim of a node without a candidate is news")
-	p := ps.claimed(nodeID, claimOf(nodeID, a, 10))
+	cs := newCandidates(false)
+	require.True(t, cs.outdated(nodeID, a, 1, false), "a claim of a node without a candidate is news")
+	p := cs.claimed(nodeID, claimOf(nodeID, a, 10))
 	for _, tc := range []struct {
 		name      string
 		addr      netip.AddrPort
@@ -75,21 +75,21 @@ func TestNewerClaimWins(t *testing.T) {
 		{"newer, connected elsewhere", b, 11, true, true},
 		{"newer, connected there", a, 11, true, false},
 	} {
-		require.Equal(t, tc.want, ps.outdated(nodeID, tc.addr, tc.timestamp, tc.connected), tc.name)
+		require.Equal(t, tc.want, cs.outdated(nodeID, tc.addr, tc.timestamp, tc.connected), tc.name)
 	}
-	ps.tried(p, false)
-	ps.claimed(nodeID, claimOf(nodeID, b, 9))
-	got, err := ps.choose(p)
+	cs.tried(p, false)
+	cs.claimed(nodeID, claimOf(nodeID, b, 9))
+	got, err := cs.choose(p)
 	require.NoError(t, err)
 	require.Equal(t, a, got, "after an older claim")
-	ps.claimed(nodeID, claimOf(nodeID, b, 11))
-	got, err = ps.choose(p)
+	cs.claimed(nodeID, claimOf(nodeID, b, 11))
+	got, err = cs.choose(p)
 	require.NoError(t, err)
 	require.Equal(t, b, got, "after a newer claim, attempts begin anew")
 }
 
 func TestCandidatesAreBounded(t *testing.T) {
-	ps := newCandidates(true)
+	cs := newCandidates(true)
 	node := func(i int) ids.NodeID {
 		var nodeID ids.NodeID
 		binary.BigEndian.PutUint32(nodeID[:], uint32(i))
@@ -97,25 +97,25 @@ func TestCandidatesAreBounded(t *testing.T) {
 	}
 	addr := netip.MustParseAddrPort("1.2.3.4:1")
 	for i := range maxCandidates {
-		require.True(t, ps.keep(ps.seeded(Address{NodeID: node(i), Addr: addr})))
+		require.True(t, cs.keep(cs.seeded(Address{NodeID: node(i), Addr: addr})))
 	}
-	require.Nil(t, ps.seeded(Address{NodeID: node(maxCandidates), Addr: addr}), "candidate beyond the bound")
-	p := ps.seeded(Address{NodeID: node(5), Addr: addr})
-	require.NotNil(t, p, "candidate that there was")
-	require.False(t, ps.keep(p), "kept twice")
-	require.False(t, ps.release(p, func(ids.NodeID) bool { return true }), "released though it is wanted")
-	require.True(t, ps.release(p, func(ids.NodeID) bool { return false }))
-	require.NotNil(t, ps.seeded(Address{NodeID: node(maxCandidates), Addr: addr}), "a node that nobody wants makes room")
-	require.False(t, ps.keep(p), "kept though it was given away")
-	require.Len(t, ps.byNode, maxCandidates)
+	require.Nil(t, cs.seeded(Address{NodeID: node(maxCandidates), Addr: addr}), "candidate beyond the bound")
+	p := cs.seeded(Address{NodeID: node(5), Addr: addr})
+	require.NotNil(t, p, "known candidate")
+	require.False(t, cs.keep(p), "kept twice")
+	require.False(t, cs.release(p, func(ids.NodeID) bool { return true }), "released though it is wanted")
+	require.True(t, cs.release(p, func(ids.NodeID) bool { return false }))
+	require.NotNil(t, cs.seeded(Address{NodeID: node(maxCandidates), Addr: addr}), "an unwanted node makes room")
+	require.False(t, cs.keep(p), "kept though it was given away")
+	require.Len(t, cs.byNode, maxCandidates)
 }
 
 func TestFilterHoldsTheClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := newCandidates(true)
+		cs := newCandidates(true)
 		addr := netip.MustParseAddrPort("1.2.3.4:1")
 		holds := func(timestamp uint64) bool {
-			b, salt, err := ps.filter()
+			b, salt, err := cs.filter()
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(salt), maxBloomSalt)
 			filter, err := bloom.Parse(b)
@@ -124,21 +124,21 @@ func TestFilterHoldsTheClaims(t *testing.T) {
 			return bloom.Contains(filter, id[:], salt)
 		}
 		require.False(t, holds(1))
-		ps.claimed(ids.NodeID{1}, claimOf(ids.NodeID{1}, addr, 1))
-		ps.seeded(Address{NodeID: ids.NodeID{2}, Addr: addr})
+		cs.claimed(ids.NodeID{1}, claimOf(ids.NodeID{1}, addr, 1))
+		cs.seeded(Address{NodeID: ids.NodeID{2}, Addr: addr})
 		require.False(t, holds(1), "right after the last filter, this one is still good")
 		time.Sleep(filterAge)
 		require.True(t, holds(1))
 		require.False(t, holds(2))
-		_, salt, err := ps.filter()
+		_, salt, err := cs.filter()
 		require.NoError(t, err)
 		time.Sleep(filterSaltAge + 1)
-		_, again, err := ps.filter()
+		_, again, err := cs.filter()
 		require.NoError(t, err)
 		require.NotEqual(t, salt, again, "salt after a while")
 		require.True(t, holds(1))
-		// A newer claim takes the older one's candidate.
-		ps.claimed(ids.NodeID{1}, claimOf(ids.NodeID{1}, addr, 3))
+		// A newer claim replaces the older one.
+		cs.claimed(ids.NodeID{1}, claimOf(ids.NodeID{1}, addr, 3))
 		time.Sleep(filterAge)
 		require.True(t, holds(3))
 		require.False(t, holds(1))
@@ -147,21 +147,21 @@ func TestFilterHoldsTheClaims(t *testing.T) {
 
 // TestFilterOfMany is one that goes out with ten thousand handshakes.
 func TestFilterOfMany(t *testing.T) {
-	ps := newCandidates(true)
+	cs := newCandidates(true)
 	const nodes = 10_000
 	id := func(i int) ids.NodeID { return ids.NodeID{byte(i >> 8), byte(i), 1} }
 	for i := range nodes {
 		claim := claimOf(id(i), netip.MustParseAddrPort("1.2.3.4:1"), uint64(i+1))
 		claim.GossipID = ids.Empty.Prefix(uint64(i))
-		require.NotNil(t, ps.claimed(id(i), claim))
+		require.NotNil(t, cs.claimed(id(i), claim))
 	}
-	b, salt, err := ps.filter()
+	b, salt, err := cs.filter()
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(b), maxFilter+bytesOfHashes)
 	filter, err := bloom.Parse(b)
 	require.NoError(t, err)
 	for i := range nodes {
-		known := ps.byNode[id(i)].claimID
+		known := cs.byNode[id(i)].claimID
 		require.True(t, bloom.Contains(filter, known[:], salt), "node %d is not in it", i)
 	}
 	found := 0

@@ -42,24 +42,24 @@ var (
 )
 
 // want keeps the node of a candidate connected, if it is wanted and no goroutine does so
-// already. p may be nil.
-func (n *Network) want(p *candidate) {
-	if p == nil || !n.wants(p.nodeID) {
+// already. c may be nil.
+func (n *Network) want(c *candidate) {
+	if c == nil || !n.wants(c.nodeID) {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.life == nil || n.closed || !n.candidates.keep(p) {
+	if n.life == nil || n.closed || !n.candidates.keep(c) {
 		return
 	}
 	life := n.life
-	n.keepers.Go(func() { n.keep(life, p) })
+	n.keepers.Go(func() { n.keep(life, c) })
 }
 
 // wantAll calls want for all candidates.
 func (n *Network) wantAll() {
-	for _, p := range n.candidates.unkept() {
-		n.want(p)
+	for _, c := range n.candidates.unkept() {
+		n.want(c)
 	}
 }
 
@@ -70,28 +70,28 @@ func (n *Network) wants(nodeID ids.NodeID) bool {
 
 // keep connects to a node repeatedly until ctx ends or the node is not wanted any more. Its
 // goroutine reads the connection.
-func (n *Network) keep(ctx context.Context, p *candidate) {
+func (n *Network) keep(ctx context.Context, c *candidate) {
 	var pause time.Duration
 	for {
-		if !n.wants(p.nodeID) && n.candidates.release(p, n.wants) {
+		if !n.wants(c.nodeID) && n.candidates.release(c, n.wants) {
 			return
 		}
 		select {
-		case <-p.news: // already known
+		case <-c.news: // already known
 		default:
 		}
-		if !p.await(ctx, pause) {
+		if !c.await(ctx, pause) {
 			return
 		}
-		lasted, err := n.attempt(ctx, p)
+		lasted, err := n.attempt(ctx, c)
 		if ctx.Err() != nil {
 			return
 		}
 		failure := failureOf(err)
-		n.candidates.fail(p, failure)
+		n.candidates.fail(c, failure)
 		if err != nil {
 			n.metrics.failures.WithLabelValues(string(failure.Obstacle)).Inc()
-			n.log.Debug("cannot reach node", slog.Any("nodeID", p.nodeID), slog.Any("error", err))
+			n.log.Debug("cannot reach node", slog.Any("nodeID", c.nodeID), slog.Any("error", err))
 		}
 		if lasted >= steady {
 			pause = 0
@@ -103,7 +103,7 @@ func (n *Network) keep(ctx context.Context, p *candidate) {
 
 // await waits until the next attempt, shorter if there is a new address. It returns false
 // if ctx has ended.
-func (p *candidate) await(ctx context.Context, pause time.Duration) bool {
+func (c *candidate) await(ctx context.Context, pause time.Duration) bool {
 	began := time.Now()
 	for {
 		left := pause - time.Since(began)
@@ -116,7 +116,7 @@ func (p *candidate) await(ctx context.Context, pause time.Duration) bool {
 			timer.Stop()
 			return false
 		case <-timer.C:
-		case <-p.news:
+		case <-c.news:
 			// Wait all the same: a node that signs a new address every moment must not
 			// choose what is dialled and how often.
 			timer.Stop()
@@ -138,33 +138,33 @@ func longer(pause, longest time.Duration) time.Duration {
 
 // attempt connects to a node once. It returns when the connection is lost, with the time
 // since the end of the handshake, or with the reason why there was no connection.
-func (n *Network) attempt(ctx context.Context, p *candidate) (lasted time.Duration, err error) {
-	if _, err := n.candidates.choose(p); err != nil {
+func (n *Network) attempt(ctx context.Context, c *candidate) (lasted time.Duration, err error) {
+	if _, err := n.candidates.choose(c); err != nil {
 		return 0, err
 	}
 	if err := n.dials.Wait(ctx); err != nil {
 		return 0, err
 	}
 	// The wait may have been long.
-	if !n.wants(p.nodeID) {
+	if !n.wants(c.nodeID) {
 		return 0, errUnwanted
 	}
-	addr, err := n.candidates.choose(p)
+	addr, err := n.candidates.choose(c)
 	if err != nil {
 		return 0, err
 	}
 	n.metrics.dials.Inc()
-	s, err := n.dial(ctx, p.nodeID, addr)
+	s, err := n.dial(ctx, c.nodeID, addr)
 	if err != nil {
 		n.metrics.dialFailures.Inc()
-		n.candidates.tried(p, false)
+		n.candidates.tried(c, false)
 		return 0, fmt.Errorf("dialling %s: %w", addr, err)
 	}
 	if finished := s.run(ctx); !finished {
-		n.candidates.tried(p, false)
+		n.candidates.tried(c, false)
 		return 0, fmt.Errorf("%s did not finish the handshake: %w", addr, s.failure)
 	}
-	n.candidates.tried(p, true)
+	n.candidates.tried(c, true)
 	return time.Since(s.peer.Load().Since), nil
 }
 

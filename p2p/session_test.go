@@ -523,8 +523,8 @@ func TestBackoffGrowsWithinBounds(t *testing.T) {
 // A new address ends a long pause, but not at once.
 func TestNewsShortensThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := newCandidates(true)
-		p := ps.seeded(Address{NodeID: ids.NodeID{1}, Addr: netip.MustParseAddrPort("1.2.3.4:1")})
+		cs := newCandidates(true)
+		p := cs.seeded(Address{NodeID: ids.NodeID{1}, Addr: netip.MustParseAddrPort("1.2.3.4:1")})
 		<-p.news
 		began := time.Now()
 		require.True(t, p.await(t.Context(), time.Minute))
@@ -532,8 +532,8 @@ func TestNewsShortensThePause(t *testing.T) {
 
 		began = time.Now()
 		for range 100 {
-			ps.seeded(Address{NodeID: ids.NodeID{1}, Addr: netip.MustParseAddrPort("1.2.3.4:2")})
-			ps.seeded(Address{NodeID: ids.NodeID{1}, Addr: netip.MustParseAddrPort("1.2.3.4:3")})
+			cs.seeded(Address{NodeID: ids.NodeID{1}, Addr: netip.MustParseAddrPort("1.2.3.4:2")})
+			cs.seeded(Address{NodeID: ids.NodeID{1}, Addr: netip.MustParseAddrPort("1.2.3.4:3")})
 		}
 		require.True(t, p.await(t.Context(), time.Minute))
 		require.Equal(t, reconnectDelay, time.Since(began))

@@ -117,7 +117,7 @@ func set(weights ...uint64) *validators.Set {
 	return validators.NewSet(ids.Empty, 7, w)
 }
 
-func look(s *validators.Set, n uint64, replies string, outcome aggregator.Code) aggregator.Snapshot {
+func snapshot(s *validators.Set, n uint64, replies string, outcome aggregator.Code) aggregator.Snapshot {
 	return aggregator.Snapshot{
 		Round: n, MessageID: ids.ID{byte(n)}, Set: s, TargetWeight: 67, Started: time.UnixMilli(1000),
 		Elapsed: 12345 * time.Microsecond, Replies: []aggregator.Reply(replies), Outcome: outcome,
@@ -129,7 +129,7 @@ func TestFeedTellsWhatChanged(t *testing.T) {
 	o := c.Observer("fuji")
 	require.False(t, o.Watching())
 	three := set(40, 30, 30)
-	o.Observe(look(three, 1, "uuu", "")) // nobody sees it
+	o.Observe(snapshot(three, 1, "uuu", "")) // nobody sees it
 	s := c.feed.subscribe(client(1))
 	require.True(t, o.Watching())
 	require.Equal(t, `event: rounds
@@ -137,13 +137,13 @@ data: {"running":[],"recent":[]}
 
 `, join(c.feed.take(s)))
 
-	o.Observe(look(three, 2, "uou", ""))
+	o.Observe(snapshot(three, 2, "uou", ""))
 	require.Equal(t, fmt.Sprintf(`event: round
 data: {"id":"fuji/2","network":"fuji","messageId":"%s","messageHash":"02%s","sourceBlockchainId":"11111111111111111111111111111111LpoYY","signingSubnetId":"11111111111111111111111111111111LpoYY","pChainHeight":7,"set":"%s","totalWeight":"100","targetWeight":"67","startedAt":1000,"elapsed":12.35,"replies":"uou","outcome":""}
 
 `, ids.ID{2}, strings.Repeat("00", 31), three.Fingerprint()), join(c.feed.take(s)))
-	o.Observe(look(three, 2, "aos", ""))
-	o.Observe(look(three, 2, "sos", aggregator.OutcomeSigned))
+	o.Observe(snapshot(three, 2, "aos", ""))
+	o.Observe(snapshot(three, 2, "sos", aggregator.OutcomeSigned))
 	require.Equal(t, `event: step
 data: {"id":"fuji/2","elapsed":12.35,"targetWeight":"67","changes":"0a 2s"}
 
@@ -159,7 +159,7 @@ data: {"id":"fuji/2","elapsed":12.35,"targetWeight":"67","changes":"0s","outcome
 		ids.NodeID{1}, ids.NodeID{2}, ids.NodeID{3}), w.Body.String())
 	require.Equal(t, http.StatusNotFound, get(e, "/console/api/sets/other").Code)
 
-	o.Observe(look(three, 3, "aaa", ""))
+	o.Observe(snapshot(three, 3, "aaa", ""))
 	c.feed.unsubscribe(s)
 	require.False(t, o.Watching())
 	late := c.feed.subscribe(client(1))
@@ -186,12 +186,12 @@ func TestLateListenerHoldsUpNothing(t *testing.T) {
 	s := f.subscribe(client(1))
 	f.take(s)
 	o := observer{f, "fuji"}
-	o.Observe(look(set(60, 40), 1, "us", ""))
+	o.Observe(snapshot(set(60, 40), 1, "us", ""))
 	late := f.subscribe(client(2))
 	_, all := f.fetch(late)
 	require.True(t, f.mu.TryLock(), "nothing is locked any more")
 	f.mu.Unlock()
-	o.Observe(look(set(60, 40), 1, "ss", aggregator.OutcomeSigned))
+	o.Observe(snapshot(set(60, 40), 1, "ss", aggregator.OutcomeSigned))
 	require.Equal(t, "us", all.Running[0].Replies, "as it was when it was asked for")
 	require.Len(t, f.take(late), 1, "the end, which is later")
 }
@@ -207,12 +207,12 @@ func TestFeedIsBounded(t *testing.T) {
 	f.take(s)
 	one := set(100)
 	for n := range uint64(3 * maxRunning) {
-		o.Observe(look(one, n+1, "a", ""))
+		o.Observe(snapshot(one, n+1, "a", ""))
 	}
 	require.Len(t, f.running, maxRunning)
 	// A client that does not read keeps nothing but the debt of a new beginning.
 	for n := range 2 * maxEvents {
-		o.Observe(look(one, uint64(n%maxRunning)+1, string("as"[n%2]), ""))
+		o.Observe(snapshot(one, uint64(n%maxRunning)+1, string("as"[n%2]), ""))
 		require.LessOrEqual(t, len(s.queue), maxEvents)
 	}
 	require.True(t, s.behind)
@@ -221,16 +221,16 @@ func TestFeedIsBounded(t *testing.T) {
 	require.Len(t, events, 1)
 	require.True(t, strings.HasPrefix(string(events[0]), "event: rounds\n"))
 	// Nor does a large set cost more.
-	o.Observe(look(one, 1, "s", aggregator.OutcomeSigned))
+	o.Observe(snapshot(one, 1, "s", aggregator.OutcomeSigned))
 	large := set(make([]uint64, 5000)...)
 	for n := range uint64(400) {
-		o.Observe(look(large, 1000, strings.Repeat(string("as"[n%2]), 5000), ""))
+		o.Observe(snapshot(large, 1000, strings.Repeat(string("as"[n%2]), 5000), ""))
 		require.LessOrEqual(t, s.bytes, maxQueued)
 	}
 	require.Contains(t, f.running, "fuji/1000")
-	o.Observe(look(large, 1000, strings.Repeat("s", 5000), aggregator.OutcomeSigned))
+	o.Observe(snapshot(large, 1000, strings.Repeat("s", 5000), aggregator.OutcomeSigned))
 	for n := range uint64(maxRunning - 1) {
-		o.Observe(look(one, n+2, "s", aggregator.OutcomeSigned))
+		o.Observe(snapshot(one, n+2, "s", aggregator.OutcomeSigned))
 	}
 	require.Empty(t, f.running)
 	require.Len(t, f.recent, maxRecent)
@@ -318,7 +318,7 @@ func TestLiveStream(t *testing.T) {
 		require.Equal(t, want, name)
 		require.True(t, json.Valid([]byte(data)))
 	}
-	c.Observer("fuji").Observe(look(set(60, 40), 1, "us", ""))
+	c.Observer("fuji").Observe(snapshot(set(60, 40), 1, "us", ""))
 	for {
 		name, data, err := events(body)
 		require.NoError(t, err)

@@ -99,7 +99,7 @@ func (p Progress) Behind(chain string) error {
 
 // reached says how far the index is.
 func (p Progress) reached() string {
-	if p.Lag == 0 { // the tip is not known yet
+	if p.Lag == 0 { // no further block is known
 		return fmt.Sprintf("height %d", p.Height)
 	}
 	return fmt.Sprintf("height %d, and %d further blocks are known", p.Height, p.Lag)
