@@ -31,7 +31,9 @@ const (
 	slackMin = time.Millisecond
 )
 
-// delays are the ends of further plans to compare, as ratios to the first plan's.
+// delays are the ends of further plans to compare, as ratios to the first plan's. Once one costs more
+// than the one before it, later ones are not looked at. No plan ends later than the first by more than
+// a round waits for the buffer.
 var delays = [...]float64{1.03, 1.06, 1.1, 1.15, 1.25, 1.4, 1.6, 2, 2.5, 3}
 
 // option is one validator that may still contribute.
@@ -148,7 +150,7 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 		if len(members) == 0 {
 			break
 		}
-		later := min(time.Duration(delay*float64(t)), maxHorizon)
+		later := min(time.Duration(delay*float64(t)), t+r.limits.BufferTimeout, maxHorizon)
 		fewer := p.fewest(options, goal, later)
 		c := later + p.Price*time.Duration(len(fewer))
 		if c > cost {

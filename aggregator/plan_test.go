@@ -105,6 +105,17 @@ func TestPlanAsksFewerAmongOthers(t *testing.T) {
 	require.Less(t, before, 200, "few of them have half the weight")
 }
 
+// Requests saved are no reason to give up the buffer.
+func TestPlanEndsBeforeTheBufferIsGivenUp(t *testing.T) {
+	r := roundOf(sameWeights(1000, 1), func(int) expectation { return lognormal(time.Second, 1, 0.99) })
+	r.join(&waiter{need: 670, want: 700}, 0)
+	r.plan.Price = 0
+	_, first := r.plan.pick(r, 0)
+	r.plan.Price = 100 * time.Millisecond
+	_, horizon := r.plan.pick(r, 0)
+	require.Equal(t, first+r.limits.BufferTimeout, horizon)
+}
+
 func TestPlanAsksEverybodyWhenItMust(t *testing.T) {
 	r := roundOf(sameWeights(10, 10), func(int) expectation { return lognormal(20*time.Millisecond, 1, 0.5) })
 	r.join(&waiter{need: 100, want: 100}, 0)
@@ -150,6 +161,31 @@ func TestPlanWaitsForFurtherRefusals(t *testing.T) {
 	a := r.next(time.Millisecond + pause)
 	require.Equal(t, actAsk, a.kind)
 	require.Zero(t, r.slips, "it did not slip: validators refused")
+}
+
+// Validators whose pauses end one after the other are asked together.
+func TestPlanWaitsForFurtherPauses(t *testing.T) {
+	r := roundOf(sameWeights(100, 10), func(int) expectation { return lognormal(20*time.Millisecond, 0.1, 0.99) })
+	r.join(&waiter{need: 1000, want: 1000}, 0)
+	require.Len(t, r.next(0).members, 100)
+	r.answered(r.nodeID(0), &bls.Signature{}, true)
+	r.markVerified([]int{0}, nil)
+	for i := 1; i < 100; i++ {
+		r.failed(r.nodeID(i), refused, &common.AppError{Code: common.ErrUndefined.Code}, time.Millisecond+time.Duration(i)*time.Microsecond)
+	}
+	plans, asked := 0, 0
+	for now := r.members[1].retryAt; asked < 99; {
+		a := r.next(now)
+		if a.kind == actAsk {
+			plans++
+			asked += len(a.members)
+			continue
+		}
+		require.Equal(t, actWait, a.kind)
+		require.Less(t, a.until, time.Second)
+		now = a.until
+	}
+	require.LessOrEqual(t, plans, 2, "the first plan was due to be looked at")
 }
 
 // A look at the plan during the pause finds refusals, not a plan that was too narrow.

@@ -249,10 +249,17 @@ func (r *round) changed() {
 	r.weighed = false
 }
 
-// planPause, times the number of members, is the time from an answer without a signature to the
-// next plan. A plan takes about 0.3 µs per member, so plans take at most a tenth of the time,
-// however many validators refuse one after the other.
+// planPause, times the number of members, is the time from a refusal, or from the end of a pause
+// after one, to the next plan. A plan takes about 0.3 µs per member, so plans take at most a tenth
+// of the time, however many validators refuse one after the other.
 const planPause = 3 * time.Microsecond
+
+// changedSoon makes the round plan again after planPause, because many members may change one after
+// the other.
+func (r *round) changedSoon(now time.Duration) {
+	r.weighed = false
+	r.planAt = min(r.planAt, now+planPause*time.Duration(len(r.members)))
+}
 
 // connected notes that a node can be asked from now on.
 func (r *round) connected(nodeID ids.NodeID) {
@@ -352,8 +359,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 	if m.state != waiting && m.state != timedOut || r.nodeID(i) != nodeID {
 		return
 	}
-	r.weighed = false
-	r.planAt = min(r.planAt, now+planPause*time.Duration(len(r.members)))
+	r.changedSoon(now)
 	if state == idle { // connection lost
 		r.lost(i)
 		return
@@ -553,7 +559,7 @@ func (r *round) expire(now time.Duration) {
 				continue
 			}
 			m.state = idle
-			r.changed()
+			r.changedSoon(now)
 		}
 	}
 }
