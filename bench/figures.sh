@@ -5,7 +5,7 @@
 #
 #   bench/figures.sh FOLDER [NAME...]     only these, default all
 #
-# POSTGRES_18: folder with the programs of PostgreSQL 18, which the runs named postgres18 use.
+# POSTGRES_18: folder with the programs of PostgreSQL 18, which the runs with 18 in their names use.
 # FUZZERS: number of fuzz tests at a time, default one for each processor. They run beside the soak.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -40,7 +40,13 @@ wait
 
 run ingest go -C bench run ./ingest -txs 1000000
 run postgres15 go -C bench run ./ingest -txs 300000 -store postgres
-[[ -z ${POSTGRES_18-} ]] || POSTGRES_BIN=$POSTGRES_18 run postgres18 go -C bench run ./ingest -txs 300000 -store postgres
+if [[ -n ${POSTGRES_18-} ]]; then
+  export POSTGRES_BIN=$POSTGRES_18
+  run postgres18 go -C bench run ./ingest -txs 300000 -store postgres
+  run store18 go test -count 1 -timeout 30m ./internal/store ./internal/index/primary
+  run replicas18 go test ./cmd/quorate -run TestReplicas -timeout 30m -v
+  unset POSTGRES_BIN
+fi
 run report go -C bench run ./report
 run realnode go -C e2e test -run xxx -bench Indexing -benchtime 1x -timeout 30m
 run nodeapi go -C e2e test -run xxx -bench NodeAPI -benchtime 1x -timeout 30m
