@@ -225,8 +225,8 @@ func TestArchitectureExists(t *testing.T) {
 	}
 }
 
-// TestAttacksAreTested holds the table of attacks to tests that there are, down to the
-// rows of their tables.
+// TestAttacksAreTested checks that docs/attacks.md names tests that exist, down to the rows of test
+// tables.
 func TestAttacksAreTested(t *testing.T) {
 	const file = "docs/attacks.md"
 	table, err := os.ReadFile(file)

@@ -101,8 +101,8 @@ func TestRoundsAreBounded(t *testing.T) {
 	})
 }
 
-// A round ends at once with its last caller, in the middle of everything that it does, and
-// leaves no goroutine: the test's bubble would not end.
+// A round ends at once when its last caller leaves, whatever it is doing, and leaves no goroutine:
+// otherwise the test's bubble would not end.
 func TestRoundEndsWithItsLastCaller(t *testing.T) {
 	const messages, callers = 100, 3
 	var searching atomic.Int64
@@ -140,7 +140,7 @@ func TestRoundEndsWithItsLastCaller(t *testing.T) {
 		require.Empty(t, b.admitted.clients)
 		requests := b.fakeNetwork.requests
 		time.Sleep(time.Minute)
-		require.Equal(t, requests, b.fakeNetwork.requests, "validators are asked for nobody")
+		require.Equal(t, requests, b.fakeNetwork.requests, "no request is sent after the last caller left")
 	})
 }
 
@@ -162,8 +162,8 @@ func (c *congested) Request(ctx context.Context, _ ids.ID, nodes []ids.NodeID, _
 	return nodes
 }
 
-// A round that is sending stops when its last caller leaves. Validators that did not get the
-// request are not said to have timed out. A request that follows starts a round of its own.
+// A round that is sending stops when its last caller leaves. Validators that did not get the request
+// do not count as timed out. A later request starts its own round.
 func TestSendingEndsWithTheLastCaller(t *testing.T) {
 	n := &congested{fakeNetwork: newFakeNetwork(t, sameWeights(20, 1)...)}
 	synctest.Test(t, func(t *testing.T) {

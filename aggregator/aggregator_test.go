@@ -36,7 +36,7 @@ func run(t *testing.T, n *fakeNetwork, test func(t *testing.T, ctx context.Conte
 	})
 }
 
-// What a third does that is no answer at all does not stop the quorum.
+// A third of the weight that sends malformed answers does not stop the quorum.
 func TestOneUnwillingValidatorDoesNotStopTheQuorum(t *testing.T) {
 	for name, fault := range map[string]behave{
 		"silent":           mute,
@@ -60,8 +60,7 @@ func TestOneUnwillingValidatorDoesNotStopTheQuorum(t *testing.T) {
 	}
 }
 
-// Validators that refuse what others sign are left out of later rounds, whether they refuse for
-// good or for now.
+// Later rounds leave out validators that refuse what others sign, for good or for now.
 func TestRefusersAreAskedLess(t *testing.T) {
 	for name, do := range map[string]behave{
 		"for good": refuse(-2, "unregistered handler", time.Millisecond),
@@ -182,7 +181,7 @@ func TestUnconnectedValidatorThatConnectsIsAsked(t *testing.T) {
 	})
 }
 
-// Whoever asks to wait for a message that validators have not seen waits until the deadline.
+// A request may wait until its deadline for a message that validators have not seen.
 func TestUnseenMessageIsPolledUntilTheDeadline(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	for _, v := range n.validators {
@@ -250,8 +249,8 @@ func TestRepeatIsServedFromMemory(t *testing.T) {
 	})
 }
 
-// Whatever a random mix of validators does, every message that leaves verifies,
-// every account adds up, and what is remembered of a validator is its own.
+// With a random mix of validators, every returned message verifies, every account adds up, and the
+// history of a validator has only its own answers.
 func TestRandomFaultsNeverYieldAnInvalidMessage(t *testing.T) {
 	var odd []behave
 	for _, kinds := range []map[string]behave{oddLengths(), oddPoints(), oddBytes()} {
@@ -421,9 +420,9 @@ func TestVerifyingBlockchainPicksItsEpochsSet(t *testing.T) {
 	})
 }
 
-// Whoever starts a round has made sure, with mu held, that the aggregator goes on:
-// it must not end in between, or Close would return before the round has.
-func TestCloseWaitsForWhoIsStartingARound(t *testing.T) {
+// A round starts with mu held, after a check that the aggregator is open. Close must not return between the check and
+// the end of the round.
+func TestCloseWaitsForStartingRounds(t *testing.T) {
 	n := newFakeNetwork(t, 1)
 	a := newTestAggregator(t, n)
 	a.mu.Lock()
@@ -438,8 +437,8 @@ func TestCloseWaitsForWhoIsStartingARound(t *testing.T) {
 	require.Error(t, a.life.Err())
 }
 
-// Sets of several heights that are alike share rounds and messages; each waiter
-// still hears of the height that it asked for.
+// Equal sets of several heights share rounds and messages; each waiter gets the height that it
+// requested.
 func TestSharedMessagesNameTheCallersHeight(t *testing.T) {
 	n := newFakeNetwork(t, 50, 50)
 	n.sets = func(height uint64) (*validators.Set, error) {
@@ -497,8 +496,8 @@ func TestRoundsAskTheNodesOfTheirSet(t *testing.T) {
 	})
 }
 
-// A waiter that looked into the cache before the round was over, and would join it
-// afterwards, is served from the cache.
+// A waiter that missed the cache before a round ended, and joins afterwards, gets the message from the
+// cache.
 func TestRequestAfterARoundFindsItsMessage(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
@@ -517,8 +516,7 @@ func TestRequestAfterARoundFindsItsMessage(t *testing.T) {
 	})
 }
 
-// What could not have its buffer is asked for again once validators had the time to
-// come back, and until then it is not.
+// A message without its buffer is requested again once validators had time to return, and not before.
 func TestMessageShortOfItsBufferIsNotKeptForLong(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	n.validators[3].do = refuse(-3, "not now", 0)
@@ -538,8 +536,8 @@ func TestMessageShortOfItsBufferIsNotKeptForLong(t *testing.T) {
 	})
 }
 
-// A quorum that is out of reach ends the round early. Who still had time to answer then is
-// unanswered, not timed out.
+// A quorum that is out of reach ends the round early. Validators that still had time to answer count
+// as unanswered, not as timed out.
 func TestEarlyEndCountsUnanswered(t *testing.T) {
 	n := newFakeNetwork(t, 10, 30, 60)
 	n.validators[0].do = refuse(-2, "unregistered handler", 10*time.Millisecond)

@@ -74,7 +74,7 @@ func sizeOf(t *testing.T, s store.Store, family store.Family) (bytes, rows uint6
 	return b.Size()
 }
 
-// A message that no longer belongs to the set is signed anew, from what is known.
+// A message that no longer fits the set is signed again from the known signatures.
 func TestArchivedSignaturesSurviveAChangeOfTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
@@ -97,8 +97,8 @@ func TestArchivedSignaturesSurviveAChangeOfTheSet(t *testing.T) {
 	})
 }
 
-// Whatever the disk makes of a row, nothing invalid leaves, and the message is
-// signed anew.
+// Whatever the disk does to a row, no invalid message is returned, and the message is
+// signed again.
 func TestDamagedArchiveIsNotTrusted(t *testing.T) {
 	for _, family := range []store.Family{store.FamilyMessage, store.FamilySignature} {
 		for name, damage := range map[string]func(v []byte) []byte{
@@ -143,7 +143,7 @@ func TestDamagedArchiveIsNotTrusted(t *testing.T) {
 	}
 }
 
-// What does not fit is not kept, and nobody waits for it.
+// The archive drops what does not fit, and no request waits for it.
 func TestArchiveIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
@@ -165,7 +165,7 @@ func TestArchiveIsBounded(t *testing.T) {
 	})
 }
 
-// A store that fails costs the archive, not the message.
+// If the store fails, the archive loses the row; the client still gets the message.
 func TestBrokenStoreDoesNotStopSigning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFakeNetwork(t, 20, 20, 20, 20, 20)

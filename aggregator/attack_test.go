@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of validators without weight none is needed and none counts; a set of nothing else signs
+// Validators without weight are neither needed nor counted; a set of only such validators signs
 // nothing, whatever the quorum.
 func TestAttackZeroWeights(t *testing.T) {
 	for _, quorum := range []uint64{0, 1, 67, 100} {
@@ -41,8 +41,7 @@ func TestAttackZeroWeights(t *testing.T) {
 	})
 }
 
-// A request may arrive at any moment while a round fails: it is served all the same once
-// validators sign.
+// A request that arrives while a round fails is served once validators sign.
 func TestRequestDuringAFailingRound(t *testing.T) {
 	timeout := DefaultLimits().AnswerTimeout
 	for _, after := range []time.Duration{timeout/2 + 1, timeout - 1, timeout, timeout + 1} {

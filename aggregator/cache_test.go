@@ -24,8 +24,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A flood of unique messages grows neither cache beyond its bound, and leaves
-// nothing else behind.
+// A flood of unique messages does not grow the caches beyond their bounds.
 func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 	const bound = 16 << 20
 	before := heap()

@@ -120,7 +120,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	})
 }
 
-// TestFailuresOfBrokenStore checks that failures which cannot be written make a gap, and delay no signed message.
+// TestFailuresOfBrokenStore checks that failures which cannot be written become a gap and do not delay
+// signed messages.
 func TestFailuresOfBrokenStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := unsigned(t), &brokenStore{Store: store.NewMemory()}

@@ -39,8 +39,8 @@ func repeatable(f *testing.F, n *fakeNetwork) {
 	}
 }
 
-// Remote bytes never panic, and what is taken for a signature is what the
-// library would take for one, save the subgroup, which is checked later.
+// Remote bytes never cause a panic. The parser accepts the signatures that the library accepts, except
+// for the subgroup check, which comes later.
 func FuzzParseAnswer(f *testing.F) {
 	n := newFakeNetwork(f, 1)
 	repeatable(f, n)
@@ -76,8 +76,7 @@ func FuzzParseAnswer(f *testing.F) {
 	})
 }
 
-// Whatever a validator says with its refusal, it is grouped, shown and judged in
-// bounds.
+// Any text of a refusal is grouped, shown and judged within bounds.
 func FuzzRefusal(f *testing.F) {
 	f.Add(int32(16), "provided nonce 3 != expected nonce (5 - 1)")
 	f.Add(int32(16), "provided nonce 5 != expected nonce (5 - 1)")
@@ -124,8 +123,8 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// A signed message of anybody's making is valid exactly if avalanchego's own
-// verification says so, and the signers that are shown carry the weight shown.
+// A signed message is valid exactly if avalanchego's own verification accepts it. The reported signers have the
+// reported weight.
 func FuzzJudge(f *testing.F) {
 	n := newFakeNetwork(f, 40, 30, 20, 10)
 	repeatable(f, n)

@@ -63,7 +63,7 @@ type history struct {
 	crowd   average // of the logarithm of all answer times
 	within  average // of squared deviations from the node's own average; only the mean is used
 	margin  float64 // standard deviations by which a wave exceeds the target
-	// version counts the changes of signers with strikes, saved is the one that was saved.
+	// version counts the changes of signers with strikes, saved is the version that was saved.
 	version, saved uint64
 }
 

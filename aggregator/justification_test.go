@@ -15,7 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 )
 
-// Requests share a round if they differ only in a justification that validators do not look at.
+// Requests that differ only in a justification that validators ignore share a round.
 func TestJustificationsThatMatter(t *testing.T) {
 	l1Chain := ids.ID{'l', '1'}
 	statement := func(content interface{ Bytes() []byte }, err error) *warp.UnsignedMessage {

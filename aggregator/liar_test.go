@@ -140,7 +140,7 @@ func counted(t *testing.T, c prometheus.Collector) float64 {
 	return m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
 }
 
-// A liar costs once: after ten messages a round takes no more requests and verifications than
+// A liar costs only at first: after ten messages a round takes no more requests and verifications than
 // among honest validators.
 func TestLiarCostsOnce(t *testing.T) {
 	const validators, liars, learning, measured = 25, 5, 10, 20
@@ -187,7 +187,7 @@ func TestLiarCostsOnce(t *testing.T) {
 	}
 }
 
-// Whatever the pattern, a message that leaves is valid, and the messages with an invalid signature
+// Whatever the pattern, each returned message is valid, and messages that contain an invalid signature
 // become rare.
 func TestLiarsRunDry(t *testing.T) {
 	const validators, liars, messages = 15, 3, 80
@@ -210,8 +210,8 @@ func TestLiarsRunDry(t *testing.T) {
 	}
 }
 
-// Where the quorum needs a liar, it is still asked; where it does not, an invalid signature is a
-// matter of the first messages only.
+// A round asks a liar only if the quorum needs it; otherwise only the first messages get its invalid
+// signatures.
 func TestLiarIsAskedWhereTheQuorumNeedsIt(t *testing.T) {
 	n := newLiarNetwork(t, sameWeights(4, 25), 1, forge, func(_, _, _, message int) bool { return message == 0 })
 	run(t, n.fakeNetwork, func(t *testing.T, ctx context.Context, a *Aggregator) {
@@ -225,7 +225,7 @@ func TestLiarIsAskedWhereTheQuorumNeedsIt(t *testing.T) {
 	})
 }
 
-// A strike for one key does not count for another: an L1 may list nodes of others with keys that
+// A strike for one key does not count for another: an L1 may list the nodes of others with keys that
 // are not theirs.
 func TestStrikesBelongToNodeAndKey(t *testing.T) {
 	n := newFakeNetwork(t, 50, 30, 20)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table is the curve, and never falls.
+// The table follows the curve and never decreases.
 func TestNormalCurve(t *testing.T) {
 	last := 0.0
 	for x := -7.0; x <= 7; x += 0.0013 {

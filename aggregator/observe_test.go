@@ -106,7 +106,7 @@ func TestObserverSeesWhyARoundFailed(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, CodeRefused, w.snapshots[len(w.snapshots)-1].Outcome)
 
-		// Whoever leaves ends the round for nobody's sake.
+		// The round ends when its only waiter leaves.
 		n.validators[0].do, n.validators[1].do = mute, mute
 		ctx, cancel := context.WithCancel(ctx)
 		time.AfterFunc(50*time.Millisecond, cancel)
@@ -118,7 +118,7 @@ func TestObserverSeesWhyARoundFailed(t *testing.T) {
 	})
 }
 
-func TestNobodyIsShownWhatNobodyWatches(t *testing.T) {
+func TestUnwatchedRoundsAreNotObserved(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	n.validators[0].do = honest(200 * time.Millisecond)
 	n.validators[1].do = honest(200 * time.Millisecond)
@@ -129,7 +129,7 @@ func TestNobodyIsShownWhatNobodyWatches(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, w.snapshots)
 
-		// Whoever comes while a round is under way sees it as it stands.
+		// An observer that arrives during a round gets its current state.
 		time.AfterFunc(100*time.Millisecond, func() { w.watch(true) })
 		_, err = a.Sign(ctx, Request{Message: testMessage(t, "another")})
 		require.NoError(t, err)

@@ -105,7 +105,7 @@ func TestPlanAsksFewerAmongOthers(t *testing.T) {
 	require.Less(t, before, 200, "few of them have half the weight")
 }
 
-// Requests saved are no reason to give up the buffer.
+// Saving requests must not cost the buffer.
 func TestPlanEndsBeforeTheBufferIsGivenUp(t *testing.T) {
 	r := roundOf(sameWeights(1000, 1), func(int) expectation { return lognormal(time.Second, 1, 0.99) })
 	r.join(&waiter{need: 670, want: 700}, 0)
@@ -116,7 +116,7 @@ func TestPlanEndsBeforeTheBufferIsGivenUp(t *testing.T) {
 	require.Equal(t, first+r.limits.BufferTimeout, horizon)
 }
 
-func TestPlanAsksEverybodyWhenItMust(t *testing.T) {
+func TestPlanAsksAllWhenItMust(t *testing.T) {
 	r := roundOf(sameWeights(10, 10), func(int) expectation { return lognormal(20*time.Millisecond, 1, 0.5) })
 	r.join(&waiter{need: 100, want: 100}, 0)
 	members, _ := r.plan.pick(r, 0)
@@ -131,7 +131,7 @@ func TestPlanWidensOnlyWhenItSlips(t *testing.T) {
 	first := len(a.members)
 	require.Less(t, first, 100)
 	require.Equal(t, actWait, r.next(time.Millisecond).kind)
-	// Nobody answers: at the horizon the rest is asked.
+	// No validator answers: the round asks the rest at the horizon.
 	var asked int
 	for now := 2 * time.Millisecond; now < 300*time.Millisecond; now += time.Millisecond {
 		if a := r.next(now); a.kind == actAsk {
@@ -142,7 +142,7 @@ func TestPlanWidensOnlyWhenItSlips(t *testing.T) {
 	require.Positive(t, r.slips)
 }
 
-// A refusal calls for a new plan, but a thousand refusals do not call for a thousand plans.
+// A refusal leads to a new plan, but a thousand refusals do not lead to a thousand plans.
 func TestPlanWaitsForFurtherRefusals(t *testing.T) {
 	r := nearAndFar()
 	r.join(&waiter{need: 670, want: 670}, 0)
@@ -270,7 +270,7 @@ func TestHistoryLearnsAndForgets(t *testing.T) {
 	require.Greater(t, again.success, 0.9, "and by answering")
 }
 
-// Where answer times are pure chance, nobody is taken to be faster than others.
+// If answer times are random, no validator counts as faster than others.
 func TestHistoryDoesNotTakeLuckForSpeed(t *testing.T) {
 	h, rng, now := newHistory(), rand.New(rand.NewPCG(7, 8)), time.Unix(1e9, 0)
 	for range 100 {

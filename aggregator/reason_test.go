@@ -19,7 +19,7 @@ import (
 	"quorate/validators"
 )
 
-// Each cause has a reason of its own. The validator of 60 % of the weight is the one that is missing.
+// Each cause has its own reason. The validator with 60% of the weight is missing.
 func TestReasons(t *testing.T) {
 	l1, other := ids.ID{7}, ids.ID{8}
 	unconnected := func(o p2p.Obstacle) func(*fakeNetwork) {

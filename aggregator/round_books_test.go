@@ -75,7 +75,7 @@ func requireBooks(t *testing.T, r *round, now time.Duration, after string) {
 	want, due := recount(r)
 	got := books{r.weigh(), r.verified, r.presumed, r.untested, r.pendingN, r.untestedN}
 	require.Equal(t, want, got, "after %s at %s", after, now)
-	require.LessOrEqual(t, r.dueAt, due, "after %s at %s: somebody is out of time before anybody looks", after, now)
+	require.LessOrEqual(t, r.dueAt, due, "after %s at %s: a member is out of time before the round looks", after, now)
 	var total, reported uint64
 	for i := range r.members {
 		total += r.members[i].weight
@@ -85,8 +85,7 @@ func requireBooks(t *testing.T, r *round, now time.Duration, after string) {
 	require.Equal(t, total, reported, "after %s: the account adds up", after)
 }
 
-// Whatever nodes do, in whatever order, what a round keeps count of equals a full
-// recount after every event.
+// Whatever nodes do, the round's counts equal a full recount after every event.
 func TestBooksAreKeptWhateverHappens(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

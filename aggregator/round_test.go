@@ -21,7 +21,7 @@ func startedRound(t *testing.T, waiters ...*waiter) *round {
 		r.join(c, 0)
 	}
 	require.Equal(t, actAsk, r.next(0).kind)
-	for i := range r.members { // have everybody asked, whatever the plan
+	for i := range r.members { // ask all members, whatever the plan
 		r.members[i].state = waiting
 	}
 	return r
@@ -124,7 +124,7 @@ func TestRefusalsThatWaitingCannotCure(t *testing.T) {
 	}
 }
 
-// A request that joins a failing round is judged by what validators do after it came.
+// The outcome of a request that joins a failing round depends on what validators do after it joined.
 func TestLateWaiterInheritsNoVerdict(t *testing.T) {
 	first, late := &waiter{need: 67, want: 67}, &waiter{need: 67, want: 67}
 	fail := func(r *round, state memberState) time.Duration {

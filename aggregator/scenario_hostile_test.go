@@ -178,8 +178,9 @@ func TestScenario_7_2_04_SignatureOfAnotherValidator(t *testing.T) {
 	requireOneFaultHarmless(t, func(n *fakeNetwork) behave { return replay(n.validators[2]) })
 }
 
-// Two trusted owners whose shares cancel out make a valid aggregate of invalid parts. The
-// message may leave; the cache must not hold either part. Afterwards neither is trusted.
+// Two trusted owners whose signatures' errors cancel out make a valid aggregate of invalid parts. The
+// message may be returned, but the cache must not keep either part. Afterwards neither owner is
+// trusted.
 func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 	n := newFakeNetwork(t, 40, 40, 20)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
@@ -218,8 +219,8 @@ func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 	})
 }
 
-// A transport delivers one answer for each node asked; if it does not, nothing is
-// counted twice all the same.
+// A transport should deliver one answer for each requested node. If it delivers more, nothing is
+// counted twice.
 func TestScenario_7_2_06_AThousandAnswersCountOnce(t *testing.T) {
 	for name, respondWith := range map[string]func(v *fakeValidator, m *warp.UnsignedMessage) []byte{
 		"valid":   func(v *fakeValidator, m *warp.UnsignedMessage) []byte { return respond(sign(v, m.Bytes())) },
@@ -340,8 +341,8 @@ func TestScenario_7_2_11_HugeAndOddAnswers(t *testing.T) {
 	}
 }
 
-// A validator that the quorum needs and that is slow is waited for, up to the
-// time an answer may take; that it refuses is known at once.
+// A round waits for a slow validator that the quorum needs, for as long as an answer may take. A
+// refusal of it ends the wait at once.
 func TestScenario_7_2_12_LateIsNotInfeasible(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -408,8 +409,7 @@ func TestScenario_7_2_13_ReconnectDuringTheRequest(t *testing.T) {
 	})
 }
 
-// Nodes that share a key stand in for each other; who answered badly is told
-// apart from who answered well.
+// Nodes that share a key replace each other. Only the node that answered badly gets a strike.
 func TestScenario_7_2_14_NodesSharingAKeyAnswerDifferently(t *testing.T) {
 	first, second := ids.NodeID{7, 1}, ids.NodeID{7, 2}
 	good := honest(time.Millisecond)
@@ -566,9 +566,9 @@ func TestScenario_7_2_18_BufferIsBestEffort(t *testing.T) {
 		require.NoError(t, err)
 		requireValid(t, n, r, 67)
 		require.Equal(t, uint64(75), r.Weight)
-		require.Less(t, time.Since(start), time.Second, "patience for the buffer is bounded")
+		require.Less(t, time.Since(start), time.Second, "the wait for the buffer is bounded")
 
-		// The waiter's time may end before that patience does.
+		// The waiter's deadline may be before that.
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		r, err = a.Sign(short, Request{Message: testMessage(t, "short"), QuorumPercentageBuffer: 20})
@@ -656,7 +656,7 @@ func TestScenario_7_2_19_SetChangesBetweenGatherAndReturn(t *testing.T) {
 	})
 }
 
-// The set is that of the verifying chain's epoch when the message is returned.
+// The set is the one of the verifying chain's epoch at the time of the answer.
 func TestScenario_7_2_20_EpochRollsMidRequest(t *testing.T) {
 	for _, changes := range []bool{true, false} {
 		t.Run(fmt.Sprint("the set changes with it: ", changes), func(t *testing.T) {
@@ -689,8 +689,8 @@ func TestScenario_7_2_20_EpochRollsMidRequest(t *testing.T) {
 	}
 }
 
-// A height that cannot be had is the request's mistake, everything else that a
-// node may do is not, and what it said stays inside.
+// A height that does not exist is the client's mistake. All other failures of the node are not, and
+// the client does not see the node's words.
 func TestScenario_7_2_21_and_22_NodeFailuresAreToldApart(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -713,8 +713,8 @@ func TestScenario_7_2_21_and_22_NodeFailuresAreToldApart(t *testing.T) {
 	}
 }
 
-// A height that the request did not name cannot be its mistake: nodes disagree about
-// how far the chain is.
+// A height that the request did not name is not the client's mistake: nodes disagree about the chain's
+// height.
 func TestScenario_7_2_22_NodeLacksTheHeightItNamed(t *testing.T) {
 	n := newFakeNetwork(t, 1)
 	n.sets = func(uint64) (*validators.Set, error) { return nil, validators.ErrHeightUnavailable }
@@ -731,8 +731,8 @@ func TestScenario_7_2_22_NodeLacksTheHeightItNamed(t *testing.T) {
 	})
 }
 
-// A node of another network names validators whom nobody is connected to: the
-// worst that comes of it is that nothing is signed.
+// A node of another network reports validators without connections: nothing is signed, and
+// nothing worse happens.
 func TestScenario_7_2_22_SetOfAnotherNetwork(t *testing.T) {
 	n, other := newFakeNetwork(t, 25, 25, 25, 25), newFakeNetwork(t, 50, 50)
 	other.validators[0].nodeIDs, other.validators[1].nodeIDs = []ids.NodeID{{99, 1}}, []ids.NodeID{{99, 2}}
@@ -844,8 +844,8 @@ func TestScenario_7_2_30_ShutdownWithRoundsInFlight(t *testing.T) {
 	})
 }
 
-// The same payload of two blockchains is two messages, and a signature of one is
-// none of the other.
+// The same payload on two blockchains makes two messages, and a signature of one does not fit the
+// other.
 func TestScenario_7_2_31_SamePayloadOfTwoBlockchains(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	here := testMessageFrom(t, testNetworkID, ids.ID{1}, "m")
@@ -890,8 +890,8 @@ func TestScenario_7_2_31_SamePayloadOfTwoBlockchains(t *testing.T) {
 	})
 }
 
-// One owner of two validators, whose keys are each other's negation: half of the
-// uncompressed key is the same, and their signatures add up to nothing.
+// One owner has two validators whose keys are each other's negation: half of the uncompressed key is
+// equal, and their signatures add up to nothing.
 func TestScenario_7_2_36_NegatedKeysAreTwoValidators(t *testing.T) {
 	order, ok := new(big.Int).SetString("73eda753299d7d483339d80809a1d80553bda402fffe5bfeffffffff00000001", 16)
 	require.True(t, ok)

@@ -25,9 +25,8 @@ var (
 // scenarioCounts are the lengths of the lists.
 var scenarioCounts = map[string]int{"1": 29, "2": 36}
 
-// Every scenario has a test by its number, or a line in the table of
-// scenario_test.go that says where it is looked at instead; and what the table
-// says is true.
+// Every scenario has a test with its number, or a line in the table of scenario_test.go that names
+// another test. The table must be true.
 func TestEveryScenarioHasATest(t *testing.T) {
 	tests := make(map[string][]string) // by number, as in 7.1-01: packages
 	root := ".."

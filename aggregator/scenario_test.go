@@ -35,7 +35,7 @@ import (
 //
 //	7.1-01 no validators: aggregator
 //	7.1-02 too little stake is connected: aggregator
-//	7.1-03 nobody responds: aggregator
+//	7.1-03 no validator responds: aggregator
 //	7.1-04 success: aggregator
 //	7.1-05 the order by weight is stable: aggregator
 //	7.1-06 whom to ask, not the tail, not who has signed, not who is unconnected: aggregator
@@ -115,7 +115,7 @@ func signersOf(t testing.TB, r *Result) []int {
 }
 
 func TestScenario_7_1_01_NoValidators(t *testing.T) {
-	for name, keyless := range map[string]uint64{"nobody at all": 0, "nobody with a key": 100} {
+	for name, keyless := range map[string]uint64{"no validators": 0, "no validator with a key": 100} {
 		t.Run(name, func(t *testing.T) {
 			n := newFakeNetwork(t)
 			n.keyless = keyless
@@ -130,8 +130,8 @@ func TestScenario_7_1_01_NoValidators(t *testing.T) {
 	}
 }
 
-// The stake that is connected is asked at once; what is missing is waited for
-// only as long as it may still connect.
+// Connected validators get the request at once. The round waits for missing ones only as long as they
+// may still connect.
 func TestScenario_7_1_02_InsufficientConnectedStake(t *testing.T) {
 	n := newFakeNetwork(t, 40, 30, 30)
 	n.validators[1].offline, n.validators[2].offline = true, true
@@ -182,7 +182,7 @@ func TestScenario_7_1_04_Success(t *testing.T) {
 	})
 }
 
-// Among equals the canonical order decides, for whom to ask and for who signs.
+// Among validators of equal weight, the canonical order decides whom to ask and who signs.
 func TestScenario_7_1_05_WeightSortIsStable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 5))
 	for range 300 {
@@ -325,7 +325,7 @@ func TestScenario_7_1_08_HighWeightFirst(t *testing.T) {
 					most = max(most, v.weight)
 				}
 			}
-			require.GreaterOrEqual(t, least, most, "somebody lighter was asked than somebody who was not")
+			require.GreaterOrEqual(t, least, most, "the round asked a lighter validator than one it did not ask")
 			require.Less(t, n.requests, 50)
 		})
 	}
@@ -341,11 +341,11 @@ func TestScenario_7_1_09_SilentValidatorButQuorum(t *testing.T) {
 		requireValid(t, n, r, 67)
 		require.Equal(t, 1, n.validators[0].requests)
 		require.Equal(t, uint64(33), r.Account.UnansweredWeight)
-		require.Less(t, time.Since(start), time.Second, "nobody waits for the silent")
+		require.Less(t, time.Since(start), time.Second, "the round does not wait for the silent validator")
 	})
 }
 
-// What is no signature counts as such, and spoils nothing.
+// An answer that is not a signature counts as malformed and does not affect the others.
 func TestScenario_7_1_10_ResponsesThatAreNoSignature(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 10))
 	random := make([]byte, 96)
@@ -429,15 +429,14 @@ func TestScenario_7_1_12_SigningSubnet(t *testing.T) {
 					require.Equal(t, test.want, asked)
 				}
 				for _, q := range n.asked {
-					require.Equal(t, test.chain, q.chainID, "whoever signs, the request goes to the source blockchain")
+					require.Equal(t, test.chain, q.chainID, "requests name the source blockchain, whatever the signing subnet")
 				}
 			})
 		})
 	}
 }
 
-// Signatures of validators that are about to leave are used from memory, but
-// only where others do not suffice.
+// Cached signatures of validators that are about to leave are used only if the others do not suffice.
 func TestScenario_7_1_13_CacheReuseWithExcluded(t *testing.T) {
 	n := newFakeNetwork(t, 20, 20, 20, 20, 20)
 	n.subnetID = ids.ID{7}
@@ -448,7 +447,7 @@ func TestScenario_7_1_13_CacheReuseWithExcluded(t *testing.T) {
 		settle()
 		require.Equal(t, 5, n.requests)
 
-		// All are known: nobody is asked, and the excluded are there where needed.
+		// All signatures are known: the round sends no request, and uses those of avoided validators where it must.
 		n.avoid = map[int]struct{}{0: {}, 3: {}}
 		for _, quorum := range []uint64{60, 80} {
 			r, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: quorum, SigningSubnetID: &n.subnetID})
@@ -472,7 +471,7 @@ func TestScenario_7_1_13_CacheReuseWithExcluded(t *testing.T) {
 	require.Equal(t, uint64(80), weight)
 }
 
-// The heaviest first makes the fewest signers there can be.
+// Taking the heaviest first gives the smallest possible number of signers.
 func TestScenario_7_1_14_PruningIsGreedy(t *testing.T) {
 	r := startedRound(t, &waiter{need: 50, want: 50})
 	for i := range r.members {
@@ -568,8 +567,8 @@ func TestScenario_7_1_18_ConnectedWeight(t *testing.T) {
 	})
 }
 
-// The weight that signs is below, at and above the threshold, by one validator,
-// by several of equal and by several of different weight.
+// The signed weight is below, at and above the threshold: by one validator, by several of equal
+// weight, and by several of different weight.
 func TestScenario_7_1_21_Thresholds(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -638,7 +637,7 @@ func TestScenario_7_1_22_SharedKeys(t *testing.T) {
 	}
 }
 
-// A waiter that is cut short is told so; at a deadline with what was reached.
+// A waiter whose context ends gets an error; at a deadline with the weight that was reached.
 func TestScenario_7_1_23_ContextEnds(t *testing.T) {
 	for name, weights := range map[string][]uint64{"single": {100}, "several": {40, 30, 30}} {
 		for _, deadline := range []bool{false, true} {
@@ -673,7 +672,7 @@ func TestScenario_7_1_23_ContextEnds(t *testing.T) {
 	}
 }
 
-// A message signed by some goes on from there: nobody signs twice.
+// A later request for a message uses the signatures at hand: no validator signs twice.
 func TestScenario_7_1_24_ResumesFromWhatIsSigned(t *testing.T) {
 	n := newFakeNetwork(t, 40, 30, 20, 10)
 	for _, v := range n.validators[2:] {
@@ -776,8 +775,8 @@ func TestScenario_7_1_26_HandlerSigns(t *testing.T) {
 	})
 }
 
-// A handler that remembers its signature signs again what its verifier by now
-// refuses; a second service, which remembers nothing, profits.
+// A handler that caches its signature returns it although its verifier by now refuses. A second
+// service, without a cache, benefits.
 func TestScenario_7_1_27_HandlerSignsFromItsCache(t *testing.T) {
 	runHandlers(t, true, func(t *testing.T, ctx context.Context, n *handlers, a *Aggregator, v *verdict) {
 		message := testMessage(t, "m")

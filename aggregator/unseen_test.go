@@ -39,8 +39,8 @@ func (n *fakeNetwork) everyone(do behave) {
 	}
 }
 
-// What a validator says of a message that it has not seen is no refusal for good: its
-// block may be accepted a moment later.
+// A validator that has not seen a message does not refuse it for good: its block may be accepted a
+// moment later.
 func TestUnseenMessagesAreRecognized(t *testing.T) {
 	for _, refusal := range unseenRefusals {
 		require.True(t, unseen(testChain, &refusal), refusal.Message)
@@ -60,8 +60,8 @@ func TestUnseenMessagesAreRecognized(t *testing.T) {
 	require.False(t, unseen(constants.PlatformChainID, &common.AppError{Code: 5, Message: "failed to parse justification"}))
 }
 
-// A message that was never sent gets its answer after 2 to 3 s, with few requests to
-// validators, and the next request within two seconds gets it at once.
+// A message that was never sent fails after 2 to 3 s, with few requests to validators. A second
+// request within two seconds fails at once.
 func TestUnseenMessageFailsSoon(t *testing.T) {
 	n := unseenNetwork(t, sameWeights(200, 1)...)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
@@ -109,8 +109,7 @@ func TestUnseenMessageIsProbed(t *testing.T) {
 	}
 }
 
-// The node knows that the message was sent: it is only a matter of time until validators
-// accept its block.
+// The node knows that the message was sent: validators will accept its block soon.
 func TestSentMessageIsAwaited(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -155,7 +154,7 @@ func TestSentMessageIsAwaited(t *testing.T) {
 	})
 }
 
-// One validator of four has seen the message: that is a trace, and the others follow.
+// One validator of four has seen the message: the others will follow.
 func TestFirstSignatureWakesAll(t *testing.T) {
 	n := unseenNetwork(t, 25, 25, 25, 25)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {

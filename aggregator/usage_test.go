@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each request to a validator is charged once, in equal parts to those that wait when it is sent,
-// however their wait ends. What a cache serves costs nothing.
+// Each request to a validator is charged once, in equal parts to the clients that wait when it is
+// sent, however their wait ends. Answers from a cache cost nothing.
 func TestUsage(t *testing.T) {
 	n := unseenNetwork(t, sameWeights(40, 1)...)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {

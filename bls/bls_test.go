@@ -104,7 +104,7 @@ func TestVerifyAgreesWithTheLibrary(t *testing.T) {
 	require.False(t, NewVerifier([]byte("another")).verifyOne(s.keys[0], s.signatures[0]))
 }
 
-// Whatever is wrong with whichever signatures, exactly those are named.
+// Verify names exactly the wrong signatures, whatever is wrong with them.
 func TestVerifyNamesExactlyTheCulprits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	const most = 64
@@ -171,7 +171,7 @@ func fromAffine(p *blst.P1, a *blst.P1Affine) *blst.P1 {
 	return p
 }
 
-// What blst would read past the slice for, and what would match anything.
+// Inputs that blst would read past the slice for, and inputs that would match anything.
 func TestNilAndInfinityAreBad(t *testing.T) {
 	for _, n := range []int{1, 3, smallBatch + 5} {
 		s := signAll(t, n+4)
@@ -207,7 +207,7 @@ func TestAggregateOfNothing(t *testing.T) {
 	require.False(t, ok)
 }
 
-// What we take is what the library takes, but for infinity.
+// The package accepts what the library accepts, except for infinity.
 func FuzzParse(f *testing.F) {
 	f.Add(signAll(f, 1).signatures[0].Compress())
 	f.Add(offSubgroup(rand.New(rand.NewPCG(1, 2))))
@@ -263,8 +263,8 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// Whatever points are offered, Verify says of each what verifying it alone says.
-// The input is up to 64 pairs of a key's number and a signature.
+// Whatever the points, Verify says of each what verifying it alone says. The input has up to 64 pairs
+// of a key's number and a signature.
 func FuzzVerify(f *testing.F) {
 	var s signed
 	for i := range 8 {

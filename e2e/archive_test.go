@@ -124,7 +124,7 @@ func TestArchive(t *testing.T) {
 	owners := make(map[ids.ID][]ids.ShortID)
 	blocks := map[string][]decodedBlock{"p-chain": platformBlocks(t, ctx, p, node, owners), "x-chain": assetBlocks(t, ctx, node, owners)}
 	require.Eventually(t, func() bool {
-		return s.recorded(ctx, map[string]uint64{"P": uint64(len(blocks["p-chain"]) - 1), "X": uint64(len(blocks["x-chain"]) - 1)})
+		return s.indexed(ctx, map[string]uint64{"P": uint64(len(blocks["p-chain"]) - 1), "X": uint64(len(blocks["x-chain"]) - 1)})
 	}, 2*time.Minute, 100*time.Millisecond)
 	for chain, all := range blocks {
 		s.compareBlocks(ctx, chain, all)

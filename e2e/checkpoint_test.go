@@ -47,8 +47,8 @@ func (s *service) checkpoint(height uint64) (file, hash string, at uint64) {
 	return file, hash, at
 }
 
-// TestCheckpoint begins a service with the checkpoint of another one. It signs, and at all heights it has the validators
-// of a node. Later both export the same state.
+// TestCheckpoint starts a service with the checkpoint of another one. It signs, and at all heights it
+// has the validators of a node. Later both export the same state.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)

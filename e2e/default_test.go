@@ -59,7 +59,7 @@ func (n *nodeAPI) defaultNode(ctx context.Context, t *testing.T, stakes *shortSt
 	p := platformvm.NewClient(n.node)
 	height, err := p.GetHeight(ctx)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.recorded(ctx, map[string]uint64{"P": height}) }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return s.indexed(ctx, map[string]uint64{"P": height}) }, time.Minute, 100*time.Millisecond)
 
 	t.Run("the P-Chain is as the nodes have it", func(t *testing.T) {
 		s.t = t
@@ -163,7 +163,7 @@ func (n *nodeAPI) platformAlone(ctx context.Context, t *testing.T) {
 // answer must say that they are not all.
 func (n *nodeAPI) laterTransactions(ctx context.Context, t *testing.T) {
 	t.Helper()
-	truth := tell(t, ctx, n.chain.cChain)
+	truth := readChain(t, ctx, n.chain.cChain)
 	n.service.awaitEVM(ctx, uint64(len(truth.blocks)-1))
 	var want, got []string
 	for _, block := range truth.blocks[firstBlock:] {

@@ -188,7 +188,7 @@ func TestDeliveryToCChain(t *testing.T) {
 	s.requireDelivery(ctx, forEpoch, "c-chain", "SIGNATURE_INVALID")
 	requireRead(forEpoch, false)
 
-	// The P-Chain accepts no such payload, whoever signed it.
+	// The P-Chain does not accept this payload from any signer.
 	s.requireDelivery(ctx, forTip, "p-chain", "PAYLOAD_NOT_SUPPORTED")
 }
 
@@ -218,7 +218,7 @@ func TestDeliveryToL1(t *testing.T) {
 	}
 	own := createChain(990, `{"blockTimestamp":1607144400,"quorumNumerator":80}`)
 	strict := createChain(991, `{"blockTimestamp":1607144400,"requirePrimaryNetworkSigners":true}`)
-	// Another validator, which nobody runs, can be disabled to change the set.
+	// Disabling another validator, which has no node, changes the set.
 	leaving := p.convertTo(ctx, network, subnet, own)
 	network.Track(subnet)
 	c := newCChain(t, ctx, node)
@@ -280,8 +280,8 @@ func TestDeliveryToL1(t *testing.T) {
 	requireRead(onOwn, forOwn, false)
 }
 
-// convertTo makes an L1 of a subnet with a manager on one of its chains. The nodes of the network validate it, and another
-// validator that nobody runs, whose key comes before all others. It returns the validation ID of that one.
+// convertTo converts a subnet to an L1 with a manager on one of its chains. Its validators are the nodes of the network and
+// a validator without a node, whose key comes before all others. convertTo returns the validation ID of the latter.
 func (p *pChain) convertTo(ctx context.Context, network *localnet.Network, subnet, manager ids.ID) ids.ID {
 	p.t.Helper()
 	var first []byte
@@ -302,13 +302,13 @@ func (p *pChain) convertTo(ctx context.Context, network *localnet.Network, subne
 		}
 		add(nodeID, 100, proof)
 	}
-	nobody := newIdentity(p.t)
-	for bytes.Compare(bls.PublicKeyToUncompressedBytes(nobody.key), first) > 0 {
-		nobody = newIdentity(p.t)
+	withoutNode := newIdentity(p.t)
+	for bytes.Compare(bls.PublicKeyToUncompressedBytes(withoutNode.key), first) > 0 {
+		withoutNode = newIdentity(p.t)
 	}
-	add(nobody.nodeID, 10, nobody.proof)
+	add(withoutNode.nodeID, 10, withoutNode.proof)
 	// The wallet sorts the validators in place.
 	p.accepted(p.wallet.IssueConvertSubnetToL1Tx(subnet, manager, []byte{1}, all))
-	index := slices.IndexFunc(all, func(v *txs.ConvertSubnetToL1Validator) bool { return bytes.Equal(v.NodeID, nobody.nodeID.Bytes()) })
+	index := slices.IndexFunc(all, func(v *txs.ConvertSubnetToL1Validator) bool { return bytes.Equal(v.NodeID, withoutNode.nodeID.Bytes()) })
 	return subnet.Append(uint32(index))
 }

@@ -69,7 +69,7 @@ func TestDoctor(t *testing.T) {
 		require.Empty(t, f.Remedy)
 	}
 
-	// Without --allow-private-ips nobody can be connected. A running service keeps its connections.
+	// Without --allow-private-ips no validator can be connected. A running service keeps its connections.
 	s := startService(t, program, node)
 	code, status, findings = examine("--network", "local="+node, "--connect", "5s")
 	require.Equal(t, 1, code)

@@ -44,7 +44,7 @@ func (x *tokenTransfer) text() string {
 }
 
 // transfersOf returns the transfers of a contract, newest first. The last topic or the data has the token or the amount.
-func (w *evmWorld) transfersOf(truth *told, contract common.Address) (all []transfer) {
+func (w *evmWorld) transfersOf(truth *chainTruth, contract common.Address) (all []transfer) {
 	for _, block := range slices.Backward(truth.blocks) {
 		for _, tx := range slices.Backward(block.Transactions) {
 			for _, l := range slices.Backward(truth.receipts[tx.Hash].Logs) {
@@ -65,7 +65,7 @@ func (w *evmWorld) transfersOf(truth *told, contract common.Address) (all []tran
 }
 
 // requireAddresses compares the transactions and transfers of all addresses with the receipts and traces.
-func (w *evmWorld) requireAddresses(t *testing.T, ctx context.Context, s *service, truth *told) {
+func (w *evmWorld) requireAddresses(t *testing.T, ctx context.Context, s *service, truth *chainTruth) {
 	coins, cards := w.transfersOf(truth, w.coinAt), w.transfersOf(truth, w.cardsAt)
 	require.NotEmpty(t, coins)
 	require.NotEmpty(t, cards)

@@ -145,15 +145,15 @@ func (f *frame) flat() (all []frame) {
 	return all
 }
 
-// told is all that the node tells of its C-Chain.
-type told struct {
-	blocks    []*tellBlock
+// chainTruth is what the node reports of its C-Chain.
+type chainTruth struct {
+	blocks    []*nodeBlock
 	internals []frame // those that count, oldest first
 	receipts  map[common.Hash]*types.Receipt
 }
 
-// tellBlock is a block in the node's own words.
-type tellBlock struct {
+// nodeBlock is a block as the node encodes it.
+type nodeBlock struct {
 	Number       hexutil.Uint64
 	Hash         common.Hash
 	Timestamp    hexutil.Uint64
@@ -169,14 +169,14 @@ type tellBlock struct {
 }
 
 // tell asks a node for everything.
-func tell(t testing.TB, ctx context.Context, c *cChain) *told {
+func readChain(t testing.TB, ctx context.Context, c *cChain) *chainTruth {
 	t.Helper()
 	rpc := c.client.Client()
 	tip, err := c.client.BlockNumber(ctx)
 	require.NoError(t, err)
-	all := &told{receipts: make(map[common.Hash]*types.Receipt)}
+	all := &chainTruth{receipts: make(map[common.Hash]*types.Receipt)}
 	for number := range tip + 1 {
-		var block tellBlock
+		var block nodeBlock
 		require.NoError(t, rpc.CallContext(ctx, &block, "eth_getBlockByNumber", hexutil.Uint64(number), true))
 		all.blocks = append(all.blocks, &block)
 		for _, tx := range block.Transactions {
@@ -268,7 +268,7 @@ func bigs(numbers ...int64) (all []*big.Int) {
 	return all
 }
 
-// What the service tells of the C-Chain is what the node has.
+// The service returns the C-Chain as the node has it.
 func TestEVM(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -280,7 +280,7 @@ func TestEVM(t *testing.T) {
 	s := startService(t, program, node, append(optionalIndexes(t, node), "--ahead-rounds", "0")...)
 	w := newEVMWorld(t, ctx, node)
 	_, one, two, three := w.wallets[0], w.wallets[1], w.wallets[2], w.wallets[3]
-	nobody := common.Address{}
+	zeroAddress := common.Address{}
 
 	w.tillAt, w.coinAt = w.deploy(ctx, w.till), w.deploy(ctx, w.coin)
 	w.itemsAt, w.cardsAt = w.deploy(ctx, w.items), w.deploy(ctx, w.cards)
@@ -312,17 +312,17 @@ func TestEVM(t *testing.T) {
 
 	// Tokens.
 	w.call(ctx, w.coinAt, w.coin, 0, "transfer", one, big.NewInt(250))
-	w.call(ctx, w.itemsAt, w.items, 0, "move", nobody, one, big.NewInt(7), big.NewInt(100))
-	w.await(ctx, w.call(ctx, w.itemsAt, w.items, 0, "moveBatch", nobody, two, bigs(1, 2, 300, 2), bigs(10, 20, 30, 5)))
+	w.call(ctx, w.itemsAt, w.items, 0, "move", zeroAddress, one, big.NewInt(7), big.NewInt(100))
+	w.await(ctx, w.call(ctx, w.itemsAt, w.items, 0, "moveBatch", zeroAddress, two, bigs(1, 2, 300, 2), bigs(10, 20, 30, 5)))
 	w.call(ctx, w.itemsAt, w.items, 0, "move", one, two, big.NewInt(7), big.NewInt(40))
 	w.await(ctx, w.call(ctx, w.itemsAt, w.items, 0, "moveBatch", two, three, bigs(2, 300), bigs(25, 1)))
-	w.call(ctx, w.itemsAt, w.items, 0, "move", two, nobody, big.NewInt(1), big.NewInt(10))
-	w.call(ctx, w.itemsAt, w.items, 0, "moveBatch", three, nobody, bigs(2, 300), bigs(5, 1))
+	w.call(ctx, w.itemsAt, w.items, 0, "move", two, zeroAddress, big.NewInt(1), big.NewInt(10))
+	w.call(ctx, w.itemsAt, w.items, 0, "moveBatch", three, zeroAddress, bigs(2, 300), bigs(5, 1))
 	w.await(ctx, w.call(ctx, w.itemsAt, w.items, 0, "move", three, three, big.NewInt(2), big.NewInt(3)))
 	for id := range int64(12) {
 		w.call(ctx, w.cardsAt, w.cards, 0, "move", w.wallets[id%4], big.NewInt(id*id*id))
 	}
-	w.call(ctx, w.cardsAt, w.cards, 0, "move", nobody, big.NewInt(8))
+	w.call(ctx, w.cardsAt, w.cards, 0, "move", zeroAddress, big.NewInt(8))
 	last := w.call(ctx, w.cardsAt, w.cards, 0, "move", three, big.NewInt(27))
 	require.Equal(t, types.ReceiptStatusSuccessful, w.accepted(ctx, legacy).Status)
 	for _, hash := range failed {
@@ -336,7 +336,7 @@ func TestEVM(t *testing.T) {
 	_, err = wallet.C().IssueExportTx(constants.PlatformChainID, []*secp256k1fx.TransferOutput{{Amt: units.Avax, OutputOwners: *ownedBy(genesis.EWOQKey.Address())}}, walletcommon.WithContext(ctx))
 	require.NoError(t, err)
 
-	truth := tell(t, ctx, w.cChain)
+	truth := readChain(t, ctx, w.cChain)
 	tip := uint64(truth.blocks[len(truth.blocks)-1].Number)
 	s.awaitEVM(ctx, tip)
 	t.Run("latest transactions", func(t *testing.T) { w.requireLatest(t, ctx, s, truth) })
@@ -354,7 +354,7 @@ func TestEVM(t *testing.T) {
 }
 
 // requireClients calls each operation through the official clients. The parts above compare what it answers with the node.
-func (w *evmWorld) requireClients(t *testing.T, ctx context.Context, s *service, truth *told) {
+func (w *evmWorld) requireClients(t *testing.T, ctx context.Context, s *service, truth *chainTruth) {
 	const chain = "43112"
 	of := func(address common.Address) map[string]any {
 		return map[string]any{"chainId": chain, "address": address.Hex()}
@@ -429,7 +429,7 @@ func (s *service) awaitChain(ctx context.Context, path string, height uint64) {
 	}
 }
 
-func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, truth *told) {
+func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, truth *chainTruth) {
 	var want, wantFailed, wantGood []string
 	kinds := make(map[string]int)
 	for _, block := range slices.Backward(truth.blocks) {
@@ -470,7 +470,7 @@ func (w *evmWorld) requireLatest(t *testing.T, ctx context.Context, s *service, 
 	}
 }
 
-func (w *evmWorld) requireInternals(t *testing.T, ctx context.Context, s *service, truth *told, drawers []common.Address) {
+func (w *evmWorld) requireInternals(t *testing.T, ctx context.Context, s *service, truth *chainTruth, drawers []common.Address) {
 	reverted := 0
 	for _, wallet := range slices.Concat(w.wallets, []common.Address{w.tillAt, w.coinAt}, drawers) {
 		var want []string
@@ -517,7 +517,7 @@ type movement struct {
 	value    *big.Int
 }
 
-func (w *evmWorld) movements(truth *told) (all []movement) {
+func (w *evmWorld) movements(truth *chainTruth) (all []movement) {
 	single, batch := w.items.abi.Events["TransferSingle"], w.items.abi.Events["TransferBatch"]
 	for _, block := range truth.blocks {
 		for _, tx := range block.Transactions {
@@ -546,7 +546,7 @@ func (w *evmWorld) movements(truth *told) (all []movement) {
 	return all
 }
 
-func (w *evmWorld) requireTransfers(t *testing.T, ctx context.Context, s *service, truth *told) {
+func (w *evmWorld) requireTransfers(t *testing.T, ctx context.Context, s *service, truth *chainTruth) {
 	all := w.movements(truth)
 	require.NotEmpty(t, all)
 	for _, wallet := range append(w.wallets, common.Address{}) {
@@ -608,7 +608,7 @@ func (w *evmWorld) requireBalances(t *testing.T, ctx context.Context, s *service
 	require.Contains(t, string(content), "blockNumber")
 }
 
-func (w *evmWorld) requireDeployments(t *testing.T, ctx context.Context, s *service, truth *told, made common.Hash, drawers []common.Address) {
+func (w *evmWorld) requireDeployments(t *testing.T, ctx context.Context, s *service, truth *chainTruth, made common.Hash, drawers []common.Address) {
 	type contract struct {
 		Address, ErcType, Name, Symbol string
 		Decimals                       *int
@@ -746,7 +746,7 @@ func (w *evmWorld) requireTokens(t *testing.T, ctx context.Context, s *service, 
 	require.Equal(t, http.StatusNotFound, status, "%s", content)
 }
 
-func (w *evmWorld) requireTPS(t *testing.T, ctx context.Context, s *service, truth *told) {
+func (w *evmWorld) requireTPS(t *testing.T, ctx context.Context, s *service, truth *chainTruth) {
 	status, content := s.ask(ctx, "/v1/avg_tps/43112", nil)
 	require.Equal(t, http.StatusOK, status, "%s", content)
 	var series struct {

@@ -73,12 +73,12 @@ func (s *service) executing(height uint64) time.Duration {
 	content, err := os.ReadFile(filepath.Join(s.dataDir, "output.log"))
 	require.NoError(s.t, err)
 	for line := range strings.Lines(string(content)) {
-		var told struct {
+		var entry struct {
 			Msg, Took string
 			Height    uint64
 		}
-		if json.Unmarshal([]byte(line), &told) == nil && told.Msg == "downloaded and executed blocks of the P-Chain" && told.Height == height {
-			took, err := time.ParseDuration(told.Took)
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "downloaded and executed blocks of the P-Chain" && entry.Height == height {
+			took, err := time.ParseDuration(entry.Took)
 			require.NoError(s.t, err)
 			return took
 		}

@@ -163,8 +163,7 @@ func (p *pChain) end(ctx context.Context, c codec.Manager, staking ids.ID) {
 	}, len(like.Ins)+1, genesis.EWOQKey)
 }
 
-// What mainnet runs: the C-Chain executes blocks after they are accepted, and validators
-// renew themselves.
+// As on mainnet, the C-Chain executes blocks after they are accepted, and validators renew themselves.
 func TestHelicon(t *testing.T) {
 	node := heliconNode(t)
 	t.Parallel()
@@ -185,8 +184,8 @@ func TestHelicon(t *testing.T) {
 	n.service = n.freshService(t)
 	t.Logf("ready after %s", time.Since(start))
 
-	// One validator renews itself until the end, another is told to stop in its second
-	// period, and the third stops after the first one because nobody runs it (ACP-267).
+	// One validator renews itself until the end, another gets the order to stop in its second
+	// period, and the third stops after the first one because no node runs it (ACP-267).
 	c := heliconCodec(t)
 	const period = 15 * time.Second
 	third := ownedBy(n.keys[2].Address())

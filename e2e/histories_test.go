@@ -472,9 +472,9 @@ func TestHistories(t *testing.T) {
 	}
 	h.service = startWithoutNodes(t, ctx, program, network)
 	h.began = time.Now()
-	told := func(what string) { t.Logf("%s after %s", what, time.Since(h.began).Round(time.Second)) }
+	logStep := func(what string) { t.Logf("%s after %s", what, time.Since(h.began).Round(time.Second)) }
 	h.grow(historySteps / 2)
-	told("half of the steps")
+	logStep("half of the steps")
 	h.service.compareSets(ctx, h.nodes[1])
 	h.service.stop()
 	h.join() // what the service misses; most other steps need it
@@ -483,15 +483,15 @@ func TestHistories(t *testing.T) {
 	h.p.awaitEpoch(ctx, 1) // in one of height 0, orders would be signed for the proposed height
 	h.managed = true
 	h.grow(historySteps / 2)
-	told("all steps")
+	logStep("all steps")
 	h.service.compareSets(ctx, h.nodes[2])
 	h.settle()
-	told("all stakes ended")
+	logStep("all stakes ended")
 	for _, url := range h.nodes {
 		h.compare(url)
 	}
 
-	told("all comparisons")
+	logStep("all comparisons")
 
 	kinds := h.kinds()
 	t.Logf("the blocks have %v", kinds)

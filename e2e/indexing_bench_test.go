@@ -107,7 +107,7 @@ func (x *traffic) fetchAll(b *testing.B, ctx context.Context, tip uint64) time.D
 	return time.Since(began)
 }
 
-// dropped is an answer that nobody reads.
+// dropped discards an answer.
 type dropped struct{}
 
 func (*dropped) UnmarshalJSON([]byte) error { return nil }

@@ -136,7 +136,7 @@ func (s *l1Story) setWeight(ctx context.Context, validationID ids.ID, nonce, wei
 	return s.p.accepted(s.p.wallet.IssueSetL1ValidatorWeightTx(s.order(ctx, m, err)))
 }
 
-// run has a part of the story told, and everything in it report to that part.
+// run runs a part of the story as a subtest.
 func (s *l1Story) run(name string, part func(t *testing.T)) {
 	whole := s.t
 	whole.Run(name, func(t *testing.T) {
@@ -153,9 +153,8 @@ func (s *l1Story) run(name string, part func(t *testing.T)) {
 	}
 }
 
-// An L1 from its conversion on, validators that come, change and go, and what the
-// service says about each of the transactions meanwhile. The manager's own
-// messages to the P-Chain are signed by the service, too.
+// The test follows an L1 from its conversion: validators join, change and leave, and the service
+// reports each transaction. The service also signs the manager's own messages to the P-Chain.
 func TestL1Messages(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -358,7 +357,7 @@ func TestL1Messages(t *testing.T) {
 		require.True(t, valid, "the precompile does not accept the message of the new set")
 	})
 
-	s.run("what was recorded of it all is what the nodes have", func(*testing.T) {
+	s.run("what was indexed of it all is what the nodes have", func(*testing.T) {
 		s.service.requireLedger(ctx, [][]ids.ShortID{{genesis.EWOQKey.Address()}})
 		var listed struct {
 			Subnets []struct {

@@ -208,7 +208,7 @@ func history(t testing.TB, ctx context.Context, node string, keys []*secp256k1.P
 	issueP(p.IssueExportTx(cID, []*avax.TransferableOutput{pay(avaxID, 2*units.Avax, ownedBy(third))}, options...))
 	issueX(x.IssueImportTx(constants.PlatformChainID, ownedBy(me), options...))
 	subnet := issueP(p.IssueCreateSubnetTx(ownedBy(me), options...))
-	issueP(p.IssueCreateChainTx(subnet, []byte("{}"), constants.XSVMID, nil, "nobody runs it", options...))
+	issueP(p.IssueCreateChainTx(subnet, []byte("{}"), constants.XSVMID, nil, "no node runs it", options...))
 	issueP(p.IssueTransferSubnetOwnershipTx(subnet, ownedBy(other), options...))
 	validator := newIdentity(t)
 	end := uint64(time.Now().Add(time.Hour).Unix())
@@ -274,8 +274,8 @@ func unspentIDs(list []utxo, chainID string) (all []string) {
 	return all
 }
 
-// recorded reports whether the chains are recorded up to the given heights.
-func (s *service) recorded(ctx context.Context, heights map[string]uint64) bool {
+// indexed reports whether the chains are indexed up to the given heights.
+func (s *service) indexed(ctx context.Context, heights map[string]uint64) bool {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.private+"/index", nil)
 	require.NoError(s.t, err)
@@ -309,7 +309,7 @@ func sortedAddresses(list ...ids.ShortID) []ids.ShortID {
 	return list
 }
 
-// requireLedger waits until all that the nodes accepted is recorded, and compares
+// requireLedger waits until all that the nodes accepted is indexed, and compares
 // outputs and balances of groups of owners with what the nodes say. Partial names
 // the groups that own some things only together with others. It returns the number of
 // comparisons.
@@ -331,7 +331,7 @@ func (s *service) requireLedger(ctx context.Context, owners [][]ids.ShortID, par
 	cHeight, err := evm.BlockNumber(ctx)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		return s.recorded(ctx, map[string]uint64{"P": pHeight, "X": xHeight, "C": cHeight})
+		return s.indexed(ctx, map[string]uint64{"P": pHeight, "X": xHeight, "C": cHeight})
 	}, 2*time.Minute, 100*time.Millisecond)
 	for i, group := range owners {
 		var texts []string

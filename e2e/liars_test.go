@@ -28,7 +28,7 @@ func lyingValidators(t *testing.T, ctx context.Context, program string, network 
 	forged := forgedChild(t, last.Bytes)
 	require.NotEqual(t, first.ID, last.ID)
 
-	// One names the first block and denies all others. The other invents a tip each time, and agrees with everybody.
+	// One names the first block and denies all others. The other invents a tip each time, and agrees with every vote.
 	old := func(chainID ids.ID) liar.Story {
 		if chainID != constants.PlatformChainID {
 			return liar.Story{}

@@ -29,7 +29,7 @@ func newSums() *sums {
 }
 
 // add adds a block. events has the topics of transfers, and which of their topics has the sender.
-func (s *sums) add(block *tellBlock, truth *told, events map[common.Hash]int) {
+func (s *sums) add(block *nodeBlock, truth *chainTruth, events map[common.Hash]int) {
 	for _, tx := range block.Transactions {
 		r := truth.receipts[tx.Hash]
 		s.txs, s.gas = s.txs+1, s.gas+float64(r.GasUsed)
@@ -56,7 +56,7 @@ var sumMetrics = map[string]func(*sums) float64{
 }
 
 // requireMetrics compares the metrics of a chain, by hour and by day, with the receipts.
-func (w *evmWorld) requireMetrics(t *testing.T, ctx context.Context, s *service, truth *told) {
+func (w *evmWorld) requireMetrics(t *testing.T, ctx context.Context, s *service, truth *chainTruth) {
 	events := make(map[common.Hash]int) // the topic that has the sender
 	for name, at := range map[string]int{
 		"Transfer(address,address,uint256)": 1, "TransferSingle(address,address,address,uint256,uint256)": 2,
@@ -108,7 +108,7 @@ func (w *evmWorld) requireMetrics(t *testing.T, ctx context.Context, s *service,
 }
 
 // requireWindows compares the metrics of windows that end with the hour of the last block.
-func (w *evmWorld) requireWindows(t *testing.T, ctx context.Context, s *service, truth *told, events map[common.Hash]int) {
+func (w *evmWorld) requireWindows(t *testing.T, ctx context.Context, s *service, truth *chainTruth, events map[common.Hash]int) {
 	last := time.Unix(int64(truth.blocks[len(truth.blocks)-1].Timestamp), 0).Truncate(time.Hour)
 	windows := make(map[string]*sums)
 	for name, hours := range map[string]int{"lastHour": 1, "lastDay": 24, "lastWeek": 7 * 24, "lastMonth": 30 * 24, "last90Days": 90 * 24, "lastYear": 365 * 24, "allTime": 0} {

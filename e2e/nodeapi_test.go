@@ -31,8 +31,8 @@ import (
 	"quorate/e2e/localnet"
 )
 
-// The node's own clients and wallet know nothing but the service's address, and what
-// it answers itself does not depend on its nodes.
+// The node's own clients and wallet use only the service's address. What the service answers itself
+// does not depend on its nodes.
 func TestNodeSurface(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -225,7 +225,7 @@ func requireWallet(t *testing.T, ctx context.Context, s *service) {
 	select {
 	case <-heads:
 	case <-time.After(2 * time.Minute):
-		t.Fatal("no block is told of")
+		t.Fatal("no new head arrived")
 	}
 	require.Eventually(t, func() bool {
 		receipt, err := posted.TransactionReceipt(ctx, tx.Hash())
@@ -236,20 +236,20 @@ func requireWallet(t *testing.T, ctx context.Context, s *service) {
 // requireFailover takes the nodes away one by one.
 func requireFailover(t *testing.T, ctx context.Context, s *service, network *localnet.Network) {
 	// A node that is gone is not waited for, as one that is silent is for so long.
-	const patience = 5 * time.Second
+	const timeout = 5 * time.Second
 	p, c := platformvm.NewClient(s.url), info.NewClient(s.url)
 	network.Stop(0)
 	for range 3 {
 		began := time.Now()
 		_, err := p.GetProposedHeight(ctx)
 		require.NoError(t, err)
-		require.Less(t, time.Since(began), patience, "with one node of two left")
+		require.Less(t, time.Since(began), timeout, "with one node of two left")
 	}
 	network.Stop(1)
 	began := time.Now()
 	_, err := p.GetProposedHeight(ctx)
 	require.ErrorContains(t, err, "the upstream node does not answer platform.getProposedHeight")
-	require.Less(t, time.Since(began), patience)
+	require.Less(t, time.Since(began), timeout)
 	_, err = c.GetNetworkID(ctx)
 	require.NoError(t, err)
 	_, err = c.Upgrades(ctx)

@@ -178,7 +178,7 @@ func TestWithoutNodes(t *testing.T) {
 	s := startWithoutNodes(t, ctx, program, network)
 	awaitEpochOf(t, ctx, l1, node, l1ID.String(), height)
 	awaitEpochOf(t, ctx, c, node, "C", height)
-	s.signEpochs(ctx, "nobody has an API", c, l1)
+	s.signEpochs(ctx, "no node has an API", c, l1)
 	s.compareSets(ctx, node)
 
 	// One after the other: parallel ones would wait behind all other tests, with this network running.

@@ -120,7 +120,7 @@ func pHeight(t testing.TB, ctx context.Context, client *platformvm.Client) uint6
 // addPrimaryValidator makes a validator of the primary network whose key comes
 // before all others in the canonical order, so that signatures which were made
 // for the set without it do not verify against the set with it, nor the reverse.
-// Nobody runs it.
+// No node runs it.
 func (p *pChain) addPrimaryValidator(ctx context.Context) {
 	p.t.Helper()
 	outputs, err := p.client.GetValidatorsAt(ctx, constants.PrimaryNetworkID, platformapi.Height(p.height(ctx)))
@@ -171,12 +171,12 @@ type l1 struct {
 	creationTx   ids.ID // of its blockchain
 }
 
-// convert makes an L1 of a few validators that nobody runs.
+// convert creates an L1 whose validators have no nodes.
 func (p *pChain) convert(validators int, manager ids.ID, address []byte) *l1 {
 	p.t.Helper()
 	l := &l1{manager: manager, address: address}
 	l.id = p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
-	l.creationTx = p.accepted(p.wallet.IssueCreateChainTx(l.id, []byte("{}"), constants.SubnetEVMID, nil, "nobody runs it"))
+	l.creationTx = p.accepted(p.wallet.IssueCreateChainTx(l.id, []byte("{}"), constants.SubnetEVMID, nil, "no node runs it"))
 	for range validators {
 		v := newIdentity(p.t)
 		l.validators = append(l.validators, &txs.ConvertSubnetToL1Validator{

@@ -26,7 +26,7 @@ import (
 )
 
 // requireReasons asks for a signature that fails. The reasons and their weights must be the ones
-// given, and add up. A sole reason may end the round before everybody has answered.
+// given, and add up. A sole reason may end the round before all validators have answered.
 func (s *service) requireReasons(ctx context.Context, code string, body map[string]any, want map[string]uint64) outcomes {
 	s.t.Helper()
 	_, r := s.post(ctx, signPath, body)
@@ -51,7 +51,7 @@ func (s *service) requireReasons(ctx context.Context, code string, body map[stri
 	return *r.Outcomes
 }
 
-// Real nodes fail to sign in every way in which they can be made to, and the answer says why.
+// Real nodes fail to sign in every possible way, and the answer says why.
 func TestReasonsOfRealNodes(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -105,7 +105,7 @@ func TestReasonsOfRealNodes(t *testing.T) {
 	// An L1 of one node that does not track it, one that no node runs, one without balance, and
 	// one that was a validator of the subnet before.
 	subnetID := p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
-	chainID := p.accepted(p.wallet.IssueCreateChainTx(subnetID, []byte("{}"), constants.SubnetEVMID, nil, "nobody runs it"))
+	chainID := p.accepted(p.wallet.IssueCreateChainTx(subnetID, []byte("{}"), constants.SubnetEVMID, nil, "no node runs it"))
 	legacy, _, err := info.NewClient(network.Node(3).URL).GetNodeID(ctx)
 	require.NoError(t, err)
 	p.accepted(p.wallet.IssueAddSubnetValidatorTx(&txs.SubnetValidator{
@@ -129,7 +129,7 @@ func TestReasonsOfRealNodes(t *testing.T) {
 	}
 	height := p.height(ctx)
 
-	t.Run("an L1 that nobody runs", func(t *testing.T) {
+	t.Run("an L1 without nodes", func(t *testing.T) {
 		got := s.requireReasons(ctx, "QUORUM_NOT_REACHED", ask(call(chainID), "pChainHeight", height),
 			map[string]uint64{"NOT_TRACKED": 100, "NO_ADDRESS": 100, "INACTIVE_L1_VALIDATOR": 100, "LEGACY_VALIDATOR": 100})
 		for _, reason := range got.Reasons {

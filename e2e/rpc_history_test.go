@@ -37,7 +37,7 @@ import (
 // shortStakes end while the history is made, but for one validator's own.
 type shortStakes struct {
 	// rewarded are transactions whose stakes end with a reward, unrewarded those that end
-	// without one, because nobody runs the validator.
+	// without one, because no node runs the validator.
 	rewarded, unrewarded []ids.ID
 	// leaving and absent are validators whose stakes end, staying one that remains and has
 	// had a delegation by then. Nodes of the network run leaving and staying.
@@ -226,7 +226,7 @@ func (n *nodeAPI) convertToL1(ctx context.Context, t *testing.T, stakes *shortSt
 
 	l := &l1{manager: cChainID, address: s.c.account.Bytes()}
 	l.id = s.p.accepted(p.IssueCreateSubnetTx(s.p.owner))
-	l.creationTx = s.p.accepted(p.IssueCreateChainTx(l.id, []byte("{}"), constants.SubnetEVMID, nil, "nobody runs it"))
+	l.creationTx = s.p.accepted(p.IssueCreateChainTx(l.id, []byte("{}"), constants.SubnetEVMID, nil, "no node runs it"))
 	validator(l.id, stakes.staying.nodeID)
 	mine := message.PChainOwner{Threshold: 1, Addresses: s.p.owner.Addrs}
 	both := message.PChainOwner{Threshold: 2, Addresses: sortedAddresses(n.keys[1].Address(), n.keys[2].Address())}
@@ -275,7 +275,7 @@ func (n *nodeAPI) convertToL1(ctx context.Context, t *testing.T, stakes *shortSt
 	s.p.accepted(p.IssueSetL1ValidatorWeightTx(orders[1]))
 	s.p.accepted(p.IssueSetL1ValidatorWeightTx(orders[2]))
 	s.p.accepted(p.IssueIncreaseL1ValidatorBalanceTx(registration.ValidationID(), units.MilliAvax))
-	// Who may disable a validator is told to the wallet by the node.
+	// The wallet asks the node who may disable a validator.
 	knowing, err := primary.MakePWallet(ctx, n.node, secp256k1fx.NewKeychain(n.keys[0]), primary.WalletConfig{ValidationIDs: []ids.ID{n.validations["disabled"]}})
 	require.NoError(t, err)
 	s.p.accepted(knowing.IssueDisableL1ValidatorTx(n.validations["disabled"], walletcommon.WithContext(ctx), walletcommon.WithPollFrequency(20*time.Millisecond)))
@@ -308,7 +308,7 @@ func (n *nodeAPI) evm(ctx context.Context, t *testing.T) {
 	defer func(before testing.TB) { n.service.t = before }(n.service.t)
 	n.service.t = t
 	w := n.chain
-	truth := tell(t, ctx, w.cChain)
+	truth := readChain(t, ctx, w.cChain)
 	n.service.awaitEVM(ctx, uint64(len(truth.blocks)-1))
 	w.requireLatest(t, ctx, n.service, truth)
 	w.requireInternals(t, ctx, n.service, truth, nil)
@@ -316,7 +316,7 @@ func (n *nodeAPI) evm(ctx context.Context, t *testing.T) {
 	n.compared["Data API"] += len(truth.receipts) + len(truth.internals) + len(w.movements(truth))
 }
 
-// l1s compares what is told of the L1 and of the other subnets.
+// l1s compares answers about the L1 and about the other subnets.
 func (n *nodeAPI) l1s(ctx context.Context, t *testing.T) {
 	const path = "/ext/bc/P"
 	compare := func(how alike, method, params string) {

@@ -151,8 +151,8 @@ func (n *nodeAPI) health(ctx context.Context, t *testing.T) {
 	}
 }
 
-// admin gives both the same orders. A node that is told a new name for an endpoint waits
-// until no request is under way, and lets none begin meanwhile (avalanchego, api/server,
+// admin sends both the same calls. A node that gets a new name for an endpoint waits
+// until no request is under way, and starts none meanwhile (avalanchego, api/server,
 // AddAliasesWithReadLock): with a WebSocket open it answers nothing any more. So the
 // orders are to the node that the service does not use.
 func (n *nodeAPI) admin(ctx context.Context, t *testing.T) {

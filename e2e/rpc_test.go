@@ -112,7 +112,7 @@ func (n *nodeAPI) listed(ctx context.Context, t *testing.T, path, prefix string)
 
 var encodings = []string{"", `,"encoding":"hex"`, `,"encoding":"HexC"`, `,"encoding":"hexnc"`, `,"encoding":"json"`}
 
-// startNodeAPI brings up a network with a history, and a service that has recorded it.
+// startNodeAPI brings up a network with a history, and a service that has indexed it.
 // What comes before in that history may be left to someone else.
 func startNodeAPI(t testing.TB, ctx context.Context, o localnet.Options, before func(*nodeAPI)) *nodeAPI {
 	t.Helper()
@@ -136,7 +136,7 @@ func startNodeAPI(t testing.TB, ctx context.Context, o localnet.Options, before 
 	return n
 }
 
-// freshService starts a service that has recorded nothing yet.
+// freshService starts a service that has indexed nothing yet.
 func (n *nodeAPI) freshService(t testing.TB) *service {
 	t.Helper()
 	content := "node_api:\n  admin: true\n  health_interval: 1s\nnetworks:\n  local:\n    keep_containers: all\n"
@@ -150,7 +150,7 @@ func (n *nodeAPI) freshService(t testing.TB) *service {
 	return s
 }
 
-// awaitRecord waits until the service has recorded what the node has.
+// awaitRecord waits until the service has indexed what the node has.
 func (n *nodeAPI) awaitRecord(t testing.TB, ctx context.Context) {
 	t.Helper()
 	tips := make(map[string]uint64)
@@ -159,7 +159,7 @@ func (n *nodeAPI) awaitRecord(t testing.TB, ctx context.Context) {
 		require.NoError(t, err)
 		tips[chain] = last + 1
 	}
-	require.Eventually(t, func() bool { return n.service.recorded(ctx, tips) }, 2*time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return n.service.indexed(ctx, tips) }, 2*time.Minute, 100*time.Millisecond)
 }
 
 // addresses of the keys on a chain, each alone and then all together.
@@ -173,14 +173,13 @@ func (n *nodeAPI) addresses(t testing.TB, chain string) (groups [][]string) {
 		groups = append(groups, []string{a})
 	}
 	groups = append(groups, all, []string{n.keys[1].Address().String(), all[2], all[2]})
-	nobody, err := address.Format(chain, constants.GetHRP(localnet.NetworkID), make([]byte, 20))
+	unused, err := address.Format(chain, constants.GetHRP(localnet.NetworkID), make([]byte, 20))
 	require.NoError(t, err)
-	return append(groups, []string{nobody})
+	return append(groups, []string{unused})
 }
 
-// What the service answers is what the nodes have: of transactions of every kind, to the
-// end of stakes and of validators of L1s. A service that indexes the network after its
-// nodes were restarted answers the same.
+// The service answers as the nodes do about transactions of every kind, to the end of stakes and of L1
+// validators. A service that indexes the network after its nodes were restarted answers the same.
 func TestNodeAPI(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
@@ -208,7 +207,7 @@ func TestNodeAPI(t *testing.T) {
 		}
 		t.Logf("%d comparisons: %v; after %s", n.comparisons()-before, n.compared, time.Since(start))
 	}
-	recorded := []part{
+	indexed := []part{
 		{"asset chain", n.assetChain},
 		{"platform chain", n.platformChain},
 		{"l1", n.l1s},
@@ -217,7 +216,7 @@ func TestNodeAPI(t *testing.T) {
 		{"EVM", n.evm},
 	}
 	t.Run("nodes that saw it all", func(t *testing.T) {
-		run(t, append(recorded, []part{
+		run(t, append(indexed, []part{
 			{"info", n.info},
 			{"index", n.index},
 			{"pages", n.pages},
@@ -230,12 +229,12 @@ func TestNodeAPI(t *testing.T) {
 	})
 	n.network.RestartAll()
 	n.awaitRecord(t, ctx) // by the service that goes on
-	t.Run("restarted nodes", func(t *testing.T) { run(t, recorded...) })
+	t.Run("restarted nodes", func(t *testing.T) { run(t, indexed...) })
 	n.service.stop()
 	n.service = n.freshService(t)
 	t.Run("a service that begins with restarted nodes", func(t *testing.T) {
 		n.awaitRecord(t, ctx)
-		run(t, append(recorded, part{"pages", n.pages})...)
+		run(t, append(indexed, part{"pages", n.pages})...)
 	})
 	t.Run("a default node", func(t *testing.T) { n.defaultNode(ctx, t, stakes) })
 	t.Logf("%d comparisons in all: %v; after %s", n.comparisons(), n.compared, time.Since(start))

@@ -135,9 +135,8 @@ func (s *side) quantile(of int) float64 {
 	return s.answers[(len(s.answers)-1)*of/100].Seconds()
 }
 
-// BenchmarkNodeAPI asks a node and the service the same, in turns, and says how many
-// times the node's rate the service has, and what it takes of the node's times: the same
-// call again and again, and calls of which no two have the same text. See
+// BenchmarkNodeAPI sends the same calls to a node and to the service, in turns, and reports the ratios
+// of rates, times and processor time: for repeated calls, and for calls that all differ. See
 // bench/README.md.
 func BenchmarkNodeAPI(b *testing.B) {
 	const (

@@ -78,7 +78,7 @@ func (s *service) log() []byte {
 	return content[max(len(content)-6000, 0):]
 }
 
-// freeAddresses are two that nobody listens on now.
+// freeAddresses returns two addresses without a listener.
 func freeAddresses(t testing.TB) (string, string) {
 	t.Helper()
 	ports, err := localnet.FreePorts(2)
@@ -117,7 +117,7 @@ func (s *service) attempt() bool {
 		_ = process.Wait()
 		close(exited)
 	}()
-	patience := time.After(2 * time.Minute)
+	timeout := time.After(2 * time.Minute)
 	for {
 		response, err := http.Get(s.private + "/readyz")
 		if err == nil {
@@ -130,7 +130,7 @@ func (s *service) attempt() bool {
 		case <-s.exited:
 			s.process = nil
 			return false
-		case <-patience:
+		case <-timeout:
 			s.t.Fatalf("the service is not ready:\n%s", s.log())
 		case <-time.After(50 * time.Millisecond):
 		}

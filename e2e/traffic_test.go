@@ -163,7 +163,7 @@ func (x *traffic) draw(s *sender, price *big.Int) (types.TxData, error) {
 		return &types.DynamicFeeTx{ChainID: x.chainID, Nonce: s.nonce, GasTipCap: big.NewInt(1), GasFeeCap: price, Gas: gas, To: &at, Value: big.NewInt(value), Data: data}, err
 	}
 	number := func(n int64) *big.Int { return big.NewInt(s.random.Int64N(n)) }
-	nobody := common.Address{}
+	zeroAddress := common.Address{}
 	switch kind := s.random.IntN(100); {
 	case kind < 25:
 		return &types.DynamicFeeTx{ChainID: x.chainID, Nonce: s.nonce, GasTipCap: big.NewInt(1), GasFeeCap: price, Gas: 21_000, To: &other, Value: number(1e15)}, nil
@@ -184,9 +184,9 @@ func (x *traffic) draw(s *sender, price *big.Int) (types.TxData, error) {
 	case kind < 83:
 		return call(250_000, x.tillAt, x.till, 1_000, "nest", big.NewInt(3), other)
 	case kind < 89:
-		return call(120_000, x.itemsAt, x.items, 0, "move", nobody, other, number(50), big.NewInt(100))
+		return call(120_000, x.itemsAt, x.items, 0, "move", zeroAddress, other, number(50), big.NewInt(100))
 	case kind < 92:
-		return call(250_000, x.itemsAt, x.items, 0, "moveBatch", nobody, other, bigs(1, 2, 300), bigs(10, 20, 30))
+		return call(250_000, x.itemsAt, x.items, 0, "moveBatch", zeroAddress, other, bigs(1, 2, 300), bigs(10, 20, 30))
 	case kind < 96:
 		return call(120_000, x.cardsAt, x.cards, 0, "move", other, number(1<<40))
 	case kind < 97:

@@ -38,8 +38,8 @@ func requireVerifiedOn(t testing.TB, ctx context.Context, networkID uint32, node
 	require.NoError(t, signed.Signature.Verify(&signed.UnsignedMessage, networkID, set, quorum, 100))
 }
 
-// The story of a message from a contract on the C-Chain, through validators that
-// come and go, back into the chain.
+// The test follows a message from a contract on the C-Chain, through changes of the validators, back
+// into the chain.
 func TestWarpMessages(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
@@ -194,7 +194,7 @@ func TestWarpMessages(t *testing.T) {
 
 	t.Run("what is sent is signed before anyone asks, and kept", func(t *testing.T) {
 		eager := startService(t, program, node)
-		m, _ := chain.message(ctx, chain.sendByContract(ctx, []byte("nobody asked yet")))
+		m, _ := chain.message(ctx, chain.sendByContract(ctx, []byte("not requested yet")))
 		accepted := time.Now()
 		require.Eventually(t, func() bool {
 			return eager.metric("quorate_ahead_jobs_total", `outcome="signed"`) > 0 && eager.metric("quorate_ahead_waiting") == 0

@@ -52,7 +52,7 @@ func TestAttackSmuggling(t *testing.T) {
 		"negative length":                  {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n" + smuggled, 400, true},
 		"length beyond 2^63":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 9223372036854775808\r\n\r\n" + smuggled, 400, true},
 		"hexadecimal length":               {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 0x0\r\n\r\n" + smuggled, 400, true},
-		"an encoding nobody knows":         {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n" + chunked + smuggled, 501, true},
+		"an unknown encoding":              {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n" + chunked + smuggled, 501, true},
 		"two encodings":                    {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n" + chunked + smuggled, 501, true},
 		"encoding twice":                   {"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n" + chunked + smuggled, 501, true},
 		"space before the colon":           {"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length : 36\r\n\r\n" + smuggled, 400, true},
@@ -105,8 +105,7 @@ func TestAttackSmuggling(t *testing.T) {
 	}
 }
 
-// Any bytes on a connection end it after responses that are no fault of the server's, and
-// other clients do not notice.
+// Any bytes on a connection end it after correct responses, and other clients do not notice.
 func FuzzConnection(f *testing.F) {
 	for _, sent := range []string{
 		"", "G", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x00\xff\x01",
@@ -121,7 +120,7 @@ func FuzzConnection(f *testing.F) {
 	ctx, cancel := context.WithCancel(f.Context())
 	served := make(chan error, 1)
 	h := newPublic(f, &fakeSigner{}, nil)
-	go func() { served <- serve(ctx, ln, h, ServeOptions{}, patience, patience) }()
+	go func() { served <- serve(ctx, ln, h, ServeOptions{}, timeout, timeout) }()
 	f.Cleanup(func() {
 		cancel()
 		require.NoError(f, <-served)
@@ -169,7 +168,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			served := make(chan error, 1)
 			h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 			go func() {
-				served <- serve(ctx, ln, h, ServeOptions{HeaderTimeout: headers, Idle: idle}, patience, patience)
+				served <- serve(ctx, ln, h, ServeOptions{HeaderTimeout: headers, Idle: idle}, timeout, timeout)
 			}()
 			defer func() {
 				cancel()
@@ -230,8 +229,8 @@ const (
 	get2 = "\x82\x87\x84\x41\x01x"
 )
 
-// What a client of HTTP/2 may have under way at a time is bounded, and one that only
-// makes work loses its connection.
+// The concurrent work of an HTTP/2 client is bounded, and a client that only causes work loses its
+// connection.
 func TestAttackHTTP2(t *testing.T) {
 	for name, test := range map[string]struct {
 		next  func(i uint32) string // what is sent, again and again
@@ -255,7 +254,7 @@ func TestAttackHTTP2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var under, most atomic.Int64
-			// What works for somebody notices some time later that he is gone.
+			// A handler notices some time later that its client has gone.
 			noticed := make(chan struct{})
 			h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				now := under.Add(1)
@@ -297,8 +296,8 @@ func TestAttackHTTP2(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 that keeps a connection without asking for anything, or an answer
-// without taking it, loses it after a while, whatever else it sends.
+// An HTTP/2 client that makes no request, or does not read its answer, loses its connection after a
+// while, whatever else it sends.
 func TestAttackHTTP2Held(t *testing.T) {
 	const (
 		withoutEnd = 1 << 20 // bytes of an answer
@@ -335,7 +334,7 @@ func TestAttackHTTP2Held(t *testing.T) {
 			conn, err := tls.Dial("tcp", addr, config)
 			require.NoError(t, err)
 			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+			require.NoError(t, conn.SetDeadline(time.Now().Add(timeout)))
 			gone := make(chan error, 1)
 			go func() {
 				if strings.Contains(name, "nothing read") {
@@ -354,12 +353,12 @@ func TestAttackHTTP2Held(t *testing.T) {
 			}
 			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is open")
 			require.NotErrorIs(t, <-gone, os.ErrDeadlineExceeded, "the connection is open")
-			require.Eventually(t, func() bool { return handled.Load() == test.handled }, patience, time.Millisecond, "handlers that ended")
+			require.Eventually(t, func() bool { return handled.Load() == test.handled }, timeout, time.Millisecond, "handlers that ended")
 		})
 	}
 }
 
-// One that takes its answers gets them whole, however long the work on them takes.
+// A client that reads its answers gets them whole, however long they take.
 func TestHTTP2OutlastsTheStall(t *testing.T) {
 	const stall = 500 * time.Millisecond // a busy machine may not run the client for 200 ms
 	content := bytes.Repeat([]byte("0123456789"), 1<<20)
@@ -372,7 +371,7 @@ func TestHTTP2OutlastsTheStall(t *testing.T) {
 			}
 		}
 	}), ServeOptions{Stall: stall})
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: patience}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}, Timeout: timeout}
 	defer client.CloseIdleConnections()
 	response, err := client.Get("https://" + addr + "/")
 	require.NoError(t, err)
@@ -383,7 +382,7 @@ func TestHTTP2OutlastsTheStall(t *testing.T) {
 	require.True(t, bytes.Equal(content, got), "got %d bytes, want %d", len(got), len(content))
 }
 
-// Paths lead nowhere but to what is served, however they are written.
+// However a path is written, it reaches only what is served.
 func TestAttackPaths(t *testing.T) {
 	surface := newPublic(t, &fakeSigner{}, nil)
 	srv := start(t, surface, time.Second, time.Second)
@@ -405,7 +404,7 @@ func TestAttackPaths(t *testing.T) {
 	}
 }
 
-// However many ranges of a file are asked for, no more than the file is sent.
+// However many ranges of a file a request names, no more than the file is sent.
 func TestAttackRanges(t *testing.T) {
 	h := newPublic(t, &fakeSigner{}, nil)
 	whole := do(h, "GET", "/docs/openapi.json", "").Body.Len()
@@ -419,7 +418,7 @@ func TestAttackRanges(t *testing.T) {
 	}
 }
 
-// What a client names makes one line of the log, in which nothing is a control character.
+// A request makes one line of the log, without control characters, whatever its texts.
 func TestAttackLogLines(t *testing.T) {
 	var log lines
 	h := newPublic(t, &fakeSigner{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -120,8 +120,8 @@ func TestVerifyDelivery(t *testing.T) {
 	require.Len(t, deliveries.calls, 1)
 }
 
-// TestDeliveryDoesNotHoldUpSigning gives a client its signed message although the upstream node does not tell what would
-// become of it.
+// TestDeliveryDoesNotHoldUpSigning returns a signed message although the upstream node does not answer
+// about its delivery.
 func TestDeliveryDoesNotHoldUpSigning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deliveries := &fakeDeliveries{check: func(ctx context.Context, req delivery.Request) *delivery.Delivery {

@@ -163,8 +163,8 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, http.StatusOK, post(h, "/v1/signatureAggregator/fuji/aggregateSignatures%3Abatch", `{"requests":[{"message":"`+m+`"}]}`).Code)
 }
 
-// A batch takes no longer than one request may, however many of its messages nobody
-// signs, and those that are signed do not wait for them.
+// A batch takes no longer than one request may, however many of its messages remain unsigned,
+// and signed ones do not wait for them.
 // Each request of a batch counts for the allowance of its client.
 func TestBatchCounts(t *testing.T) {
 	guard, err := access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 10}}})
@@ -230,8 +230,8 @@ func TestBatchIsBoundedLikeOneRequest(t *testing.T) {
 	})
 }
 
-// What failed inside an answer of status 200 is for operators to find by the ID that
-// its client has; the cause is not for the client.
+// Operators find a failure inside an answer of status 200 by the request ID; the client does not see
+// the cause.
 func TestFailuresInsideAnswersAreLogged(t *testing.T) {
 	item := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 	signer := &fakeSigner{sign: func(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
@@ -279,8 +279,7 @@ func TestFailuresInsideAnswersAreLogged(t *testing.T) {
 	}
 }
 
-// What panics on a goroutine of ours must not take the process along, any more than
-// what panics on the server's.
+// A panic on a goroutine of the handlers must not end the process, as one on the server's does not.
 func TestPanicsOfOtherGoroutinesStayInside(t *testing.T) {
 	item := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 	for name, ask := range map[string]func(h http.Handler) string{

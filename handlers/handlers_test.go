@@ -180,8 +180,8 @@ func requirePeerError(t testing.TB, w *httptest.ResponseRecorder, status int, pa
 	require.NotContains(t, body, "message")
 }
 
-// TestClientMistakes posts what is wrong in the request alone: each is a complete
-// 400 that names the parameter, and nobody is asked to sign.
+// TestClientMistakes posts wrong requests: each gets a complete 400 that names the
+// parameter, and no validator gets a request.
 func TestClientMistakes(t *testing.T) {
 	m := message(t, 5)
 	raw := hexOf(m.Bytes())
@@ -295,7 +295,7 @@ func TestClientMistakes(t *testing.T) {
 	requireMistakes(t, tests)
 }
 
-// mistake is a body that is wrong and what its client is told.
+// mistake is a wrong body and the error that its client gets.
 type mistake struct {
 	name, body, want string
 	peerWant         string // if the peer's member has another name
@@ -431,7 +431,7 @@ func TestAliases(t *testing.T) {
 	require.ErrorContains(t, err, "must be auto, on or off")
 }
 
-// TestFailures maps what the aggregator reports.
+// TestFailures maps the aggregator's errors to answers.
 func TestFailures(t *testing.T) {
 	account := &aggregator.Account{SigningSubnetID: ids.ID{9}, PChainHeight: 7, TargetWeight: 67, TotalWeight: 100, SignedWeight: 40, SilentWeight: 60}
 	secret := errors.New("dial https://node.example/?token=hunter2: refused")
@@ -450,7 +450,7 @@ func TestFailures(t *testing.T) {
 		{"unknown subnet, unnamed", fail(aggregator.CodeUnknownSubnet, "no such subnet", nil), 400, 400, "signingSubnetId: no such subnet", "UNKNOWN_SUBNET", false},
 		{"unknown source chain", fail(aggregator.CodeUnknownBlockchain, "source blockchain unknown", nil), 400, 400, "message: source blockchain unknown", "UNKNOWN_SOURCE_BLOCKCHAIN", false},
 		{"height in the future", fail(aggregator.CodeHeightUnavailable, "pChainHeight: above the tip", nil), 400, 400, "pChainHeight: above the tip", "P_CHAIN_HEIGHT_UNAVAILABLE", false},
-		{"no validators", fail(aggregator.CodeNoValidators, "nobody can sign", nil), 500, 500, "nobody can sign", "NO_VALIDATORS", false},
+		{"no validators", fail(aggregator.CodeNoValidators, "no validator can sign", nil), 500, 500, "no validator can sign", "NO_VALIDATORS", false},
 		{"quorum impossible", fail(aggregator.CodeQuorumImpossible, "lower quorumPercentage", account), 500, 500, "lower quorumPercentage", "QUORUM_IMPOSSIBLE", true},
 		{"refused", fail(aggregator.CodeRefused, "validators refuse", account), 500, 500, "validators refuse", "REFUSED", true},
 		{"not seen", fail(aggregator.CodeNotSeen, "no validator has seen the message", account), 404, 404, "no validator has seen", "MESSAGE_NOT_SEEN", true},
@@ -495,8 +495,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A message that validators have not seen may be sent in a moment: the client learns when to
-// ask again, or waits if it says so.
+// A message that validators have not seen may be sent in a moment: the answer says when to ask again,
+// unless the request says to wait.
 func TestMessageNotSeen(t *testing.T) {
 	var waits []time.Duration
 	s := &fakeSigner{sign: func(ctx context.Context, req aggregator.Request) (*aggregator.Result, error) {
@@ -604,8 +604,8 @@ func TestAccessLog(t *testing.T) {
 	require.Contains(t, line["message"], "apiKey: the operation has no such parameter")
 }
 
-// Each line about signing says which message it is about, whose validators sign, what came of
-// it and how long that took. Probes are not worth a line.
+// Each log line about signing has the message, the subnet, the outcome and the duration. Probes are
+// not logged.
 func TestSigningLog(t *testing.T) {
 	var log bytes.Buffer
 	subnet := ids.ID{9}
@@ -737,7 +737,7 @@ func TestHealth(t *testing.T) {
 }
 
 // FuzzSurface: no body whatever makes a 5xx or an incomplete error.
-// TestReadinessTellsWhatIsStalled: a chain that is not recorded any more is no reason
+// TestReadinessTellsWhatIsStalled: a chain that is not indexed any more is no reason
 // to sign nothing.
 func TestReadinessTellsWhatIsStalled(t *testing.T) {
 	away := errors.New("asking for the height: no upstream node is reachable")

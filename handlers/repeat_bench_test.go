@@ -16,7 +16,7 @@ import (
 	"quorate/handlers/networks"
 )
 
-// dropped is a response that nobody reads.
+// dropped discards a response.
 type dropped struct {
 	header http.Header
 	status int
@@ -26,7 +26,7 @@ func (d *dropped) Header() http.Header         { return d.header }
 func (d *dropped) Write(b []byte) (int, error) { return len(b), nil }
 func (d *dropped) WriteHeader(status int)      { d.status = status }
 
-// BenchmarkRepeat is what the handlers add to a message that is at hand.
+// BenchmarkRepeat measures what the handlers add to a cached message.
 func BenchmarkRepeat(b *testing.B) {
 	s := new(repeatSigner)
 	e, err := New(Options{

@@ -14,8 +14,8 @@ import (
 	"quorate/handlers/networks"
 )
 
-// What is remembered of a request never decides anything: the signer hears each
-// one as it was sent, and its answer of the moment is what is replied.
+// A cached request never decides anything: the signer gets each request as it was sent, and the reply
+// is its current answer.
 func TestRepeatsAskTheSigner(t *testing.T) {
 	m := message(t, 5)
 	body := `{"message":"` + hexOf(m.Bytes()) + `","quorumPercentage":80}`

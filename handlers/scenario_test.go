@@ -10,7 +10,7 @@ import (
 
 func bodyOf(hexText string) string { return `{"message":"` + hexText + `"}` }
 
-// Quorum and buffer are refused where their sum cannot be met.
+// Quorum and buffer are refused if their sum cannot be met.
 func TestScenario_7_2_17_QuorumAndBufferBeyond100(t *testing.T) {
 	raw := hexOf(message(t, 5).Bytes())
 	with := func(members string) string { return `{"message":"` + raw + `",` + members + `}` }

@@ -23,8 +23,8 @@ import (
 	"quorate/handlers/middleware"
 )
 
-// patience is how long tests wait for what normally takes milliseconds.
-const patience = 2 * time.Minute
+// timeout is how long tests wait for what normally takes milliseconds.
+const timeout = 2 * time.Minute
 
 // running is a surface that is served on loopback until stop.
 type running struct {
@@ -58,7 +58,7 @@ func dial(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(timeout)))
 	return conn, bufio.NewReader(conn)
 }
 
@@ -110,7 +110,7 @@ func TestClientGone(t *testing.T) {
 		t.Run(leave, func(t *testing.T) {
 			s, begun, ended := blocking()
 			var log lines
-			srv := start(t, newPublic(t, s, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }), patience, patience)
+			srv := start(t, newPublic(t, s, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }), timeout, timeout)
 			conn, r := dial(t, srv.addr)
 			_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
 			require.NoError(t, err)
@@ -157,7 +157,7 @@ func TestWorkOutlastsBodyTimeout(t *testing.T) {
 			return signed(req), nil
 		}
 	}}
-	srv := start(t, newPublic(t, s, func(o *Options) { o.Body = shortBodies }), patience, patience)
+	srv := start(t, newPublic(t, s, func(o *Options) { o.Body = shortBodies }), timeout, timeout)
 	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 	conn, r := dial(t, srv.addr)
 	for range 2 { // the connection stays usable
@@ -170,7 +170,7 @@ func TestWorkOutlastsBodyTimeout(t *testing.T) {
 
 func TestSlowBody(t *testing.T) {
 	var s fakeSigner
-	srv := start(t, newPublic(t, &s, func(o *Options) { o.Body = shortBodies }), patience, patience)
+	srv := start(t, newPublic(t, &s, func(o *Options) { o.Body = shortBodies }), timeout, timeout)
 	for _, path := range []string{fujiPath, peerPath} {
 		for _, head := range []string{
 			requestText(path, 100, "", `{"mess`),
@@ -193,9 +193,9 @@ func TestSlowBody(t *testing.T) {
 	require.Empty(t, s.requests())
 }
 
-// TestUnreadSlowBody: a body that nobody wants holds no connection either.
+// TestUnreadSlowBody: a body that no handler reads does not hold a connection.
 func TestUnreadSlowBody(t *testing.T) {
-	srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.Body = shortBodies }), patience, patience)
+	srv := start(t, newPublic(t, &fakeSigner{}, func(o *Options) { o.Body = shortBodies }), timeout, timeout)
 	conn, r := dial(t, srv.addr)
 	_, err := io.WriteString(conn, requestText("/v1/none", 100, "", "x"))
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestUnreadSlowBody(t *testing.T) {
 
 func TestTruncatedBody(t *testing.T) {
 	var s fakeSigner
-	srv := start(t, newPublic(t, &s, nil), patience, patience)
+	srv := start(t, newPublic(t, &s, nil), timeout, timeout)
 	conn, r := dial(t, srv.addr)
 	_, err := io.WriteString(conn, requestText(fujiPath, 100, "", `{"mess`))
 	require.NoError(t, err)
@@ -222,7 +222,7 @@ func TestTruncatedBody(t *testing.T) {
 // can and is closed cleanly if not.
 func TestOversizeBody(t *testing.T) {
 	var s fakeSigner
-	srv := start(t, newPublic(t, &s, nil), patience, patience)
+	srv := start(t, newPublic(t, &s, nil), timeout, timeout)
 	good := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 	mib := strings.Repeat(" ", 1<<20)
 
@@ -293,7 +293,7 @@ func TestScenario_7_2_30_ShutdownFinishesRequests(t *testing.T) {
 		<-finish
 		return signed(req), ctx.Err()
 	}}
-	srv := start(t, newPublic(t, s, nil), patience, patience)
+	srv := start(t, newPublic(t, s, nil), timeout, timeout)
 	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 	conn, r := dial(t, srv.addr)
 	_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))
@@ -301,7 +301,7 @@ func TestScenario_7_2_30_ShutdownFinishesRequests(t *testing.T) {
 	<-begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- srv.stop() }()
-	for { // until nobody is let in any more
+	for { // until the listener accepts no connection
 		c, err := net.Dial("tcp", srv.addr)
 		if err != nil {
 			break
@@ -316,7 +316,7 @@ func TestScenario_7_2_30_ShutdownFinishesRequests(t *testing.T) {
 
 func TestScenario_7_2_30_ShutdownCancelsWhatOutlastsIt(t *testing.T) {
 	s, begun, ended := blocking()
-	srv := start(t, newPublic(t, s, nil), 10*time.Millisecond, patience)
+	srv := start(t, newPublic(t, s, nil), 10*time.Millisecond, timeout)
 	body := `{"message":"` + hexOf(message(t, 5).Bytes()) + `"}`
 	conn, r := dial(t, srv.addr)
 	_, err := io.WriteString(conn, requestText(fujiPath, len(body), "", body))

@@ -16,8 +16,8 @@ import (
 	"quorate/handlers/socket"
 )
 
-// A client that reads nothing of its answers is cut off, be it one large answer or
-// many small ones to requests that it keeps sending.
+// A client that does not read its answers is disconnected, with one large answer or with many small
+// ones to requests that it keeps sending.
 func TestSlowReader(t *testing.T) {
 	for name, test := range map[string]struct {
 		requests int
@@ -42,7 +42,7 @@ func TestSlowReader(t *testing.T) {
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
-			go func() { served <- serve(ctx, guarded, h, ServeOptions{}, patience, patience) }()
+			go func() { served <- serve(ctx, guarded, h, ServeOptions{}, timeout, timeout) }()
 			conn, _ := dial(t, ln.Addr().String())
 			go func() { // ends with the connection
 				_, _ = io.WriteString(conn, strings.Repeat("GET / HTTP/1.1\r\nHost: x\r\n\r\n", test.requests))
@@ -50,7 +50,7 @@ func TestSlowReader(t *testing.T) {
 			select {
 			case err := <-failed:
 				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Error("the client was not cut off")
 			}
 			// The connection itself is over, too: it is not waited for.
@@ -61,8 +61,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// So is one of the real surface: of its reference, asked for over and over. The same
-// requests of one that reads are answered.
+// The same holds for the reference of the real surface. A client that reads gets the same answers.
 func TestSlowReaderOfTheReference(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -71,17 +70,17 @@ func TestSlowReaderOfTheReference(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, guarded, public, ServeOptions{}, patience, patience) }()
+	go func() { served <- serve(ctx, guarded, public, ServeOptions{}, timeout, timeout) }()
 	const ask = "GET /docs/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
 
 	stalled, _ := dial(t, ln.Addr().String())
-	require.NoError(t, stalled.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, stalled.SetDeadline(time.Now().Add(timeout)))
 	_, err = io.WriteString(stalled, strings.Repeat(ask, 200_000)) // more than buffers hold
 	require.Error(t, err, "the server read on")
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the client was not cut off")
 
 	reading, answers := dial(t, ln.Addr().String())
-	require.NoError(t, reading.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, reading.SetDeadline(time.Now().Add(timeout)))
 	const times = 50
 	_, err = io.WriteString(reading, strings.Repeat(ask, times))
 	require.NoError(t, err)

@@ -117,7 +117,7 @@ func TestRefusalsOfTransactions(t *testing.T) {
 		retry  string
 		part   string
 	}{
-		"unknown":               {err: &aggregator.Error{Code: l1message.CodeUnknownTransaction, Message: "txHash: nobody knows it"}, status: 404, code: "UNKNOWN_TRANSACTION", part: "txHash: nobody"},
+		"unknown":               {err: &aggregator.Error{Code: l1message.CodeUnknownTransaction, Message: "txHash: unknown"}, status: 404, code: "UNKNOWN_TRANSACTION", part: "txHash: unknown"},
 		"dropped":               {err: &aggregator.Error{Code: l1message.CodeDropped, Message: "txHash: dropped (why)"}, status: 404, code: "TRANSACTION_DROPPED", part: "(why)"},
 		"being decided":         {err: &aggregator.Error{Code: l1message.CodeProcessing, Message: "ask again"}, status: 503, code: "TRANSACTION_PROCESSING", retry: "1", part: "ask again"},
 		"on the X-Chain":        {err: &aggregator.Error{Code: l1message.CodeXChain, Message: "txHash: X-Chain"}, status: 400, code: "X_CHAIN_TRANSACTION"},

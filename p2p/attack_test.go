@@ -26,7 +26,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
-// What a node says of itself takes no more room than it needs, whatever it says.
+// A node's description of itself takes bounded memory, whatever it says.
 func TestAttackHandshakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		say     func(*p2p.Handshake)
@@ -56,8 +56,8 @@ func TestAttackHandshakes(t *testing.T) {
 	}
 }
 
-// Refusals and answers to what was never asked change nothing for what was, and cost
-// their sender its allowance.
+// Refusals and answers without a request do not affect other requests, and use up their sender's
+// allowance.
 func TestAttackUnasked(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		p.greet(nil)
@@ -89,7 +89,8 @@ func TestAttackUnasked(t *testing.T) {
 	})
 }
 
-// Nodes that begin the largest messages and never end them take no memory from one that was asked for blocks.
+// Nodes that begin the largest messages and never end them take no memory from a node that sends
+// requested blocks.
 func TestAttackStalledLargeMessages(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		p.greet(nil)
@@ -114,8 +115,7 @@ func TestAttackStalledLargeMessages(t *testing.T) {
 	})
 }
 
-// Addresses that validators claim are not dialled if they are none of the public
-// network, however well they are signed.
+// Private addresses that validators claim are not dialled, whatever their signatures.
 func TestAttackClaimedAddresses(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "224.0.0.1", "::1", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "0.0.0.0"} {
 		t.Run(addr, func(t *testing.T) {
@@ -162,8 +162,7 @@ func certificates(t *testing.T) map[string]odder {
 	return made
 }
 
-// A node whose certificate the network does not know is not met, whatever its address is
-// said to be.
+// A node with an unknown certificate is not accepted, whatever its claimed address.
 func TestAttackCertificates(t *testing.T) {
 	n, err := New(Config{NetworkID: testNetworkID, AllowPrivateIPs: true})
 	require.NoError(t, err)

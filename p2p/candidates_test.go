@@ -85,7 +85,7 @@ func TestNewerClaimWins(t *testing.T) {
 	cs.claimed(nodeID, claimOf(nodeID, b, 11))
 	got, err = cs.choose(p)
 	require.NoError(t, err)
-	require.Equal(t, b, got, "after a newer claim, attempts begin anew")
+	require.Equal(t, b, got, "after a newer claim, attempts start over")
 }
 
 func TestCandidatesAreBounded(t *testing.T) {
@@ -145,7 +145,7 @@ func TestFilterHoldsTheClaims(t *testing.T) {
 	})
 }
 
-// TestFilterOfMany is one that goes out with ten thousand handshakes.
+// TestFilterOfMany checks the filter that handshakes carry, with ten thousand nodes.
 func TestFilterOfMany(t *testing.T) {
 	cs := newCandidates(true)
 	const nodes = 10_000

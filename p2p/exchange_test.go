@@ -12,8 +12,8 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 )
 
-// TestExchanges asks a node in each way. A reply of another kind, to another request or about another chain does not
-// count.
+// TestExchanges sends a node each kind of request. A reply of another kind, to another request or
+// about another chain does not count.
 func TestExchanges(t *testing.T) {
 	id, other := ids.ID{1}, ids.ID{2}
 	type result struct {
@@ -84,7 +84,7 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// TestFrontierHasNoCredit asks for lists of IDs, which are small. The node's rate limit stays.
+// TestFrontierHasNoCredit requests lists of IDs, which are small. The node's rate limit stays.
 func TestFrontierHasNoCredit(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		p.greet(nil)

@@ -67,7 +67,7 @@ func TestClaimsAreProven(t *testing.T) {
 	}
 }
 
-// Before the validators are known, strangers are not believed to be any.
+// Before the validators are known, claims of unknown nodes are ignored.
 func TestClaimsOfStrangersAreIgnoredAtTheBeginning(t *testing.T) {
 	r, seeded := newRemote(t), newRemote(t)
 	n, err := New(Config{NetworkID: testNetworkID})
@@ -107,7 +107,7 @@ func TestLongPeerListsAreCut(t *testing.T) {
 	require.True(t, n.candidates.knows(r.id))
 }
 
-// A peer that tells what it should have refused is left; the others stay.
+// The service disconnects a peer that sends invalid claims, and keeps the others.
 func TestForgedPeerListCostsItsConnection(t *testing.T) {
 	victim, honest := newRemote(t), newRemote(t)
 	forger := newRemote(t, func(r *remote) {
@@ -127,7 +127,7 @@ func TestForgedPeerListCostsItsConnection(t *testing.T) {
 	require.Zero(t, victim.connections())
 }
 
-// Peers are asked for addresses, less often when there is nothing to be found.
+// The service asks peers for addresses, less often when no validator is missing.
 func TestPullSlowsDown(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		p.n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, p.id, ids.NodeID{1})})
@@ -147,7 +147,7 @@ func TestPullSlowsDown(t *testing.T) {
 		require.Equal(t, idlePullInterval, pauses[9])
 		synctest.Wait()
 
-		// Somebody new is to be found.
+		// A new validator is to be found.
 		p.n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, p.id, ids.NodeID{1}, ids.NodeID{2})})
 		next[*p2p.Message_GetPeerList](p)
 		began := time.Now()
@@ -177,7 +177,7 @@ func TestPrimaryValidatorsAreAsked(t *testing.T) {
 	require.Equal(t, map[ids.NodeID]bool{nodes[0]: true, nodes[1]: true, nodes[2]: true}, asked())
 }
 
-// The library reads our question and our greeting.
+// The library parses the service's requests for peers and its handshake.
 func TestOurMessagesAreUnderstood(t *testing.T) {
 	n, err := New(Config{NetworkID: testNetworkID})
 	require.NoError(t, err)

@@ -71,8 +71,7 @@ func known(b []byte) (*p2p.Message, error) {
 	return nil, nil
 }
 
-// heeded drops what says nothing to us; how deep such messages are looked into is
-// nobody's business.
+// heeded drops messages that are ignored, because how far they are parsed does not matter.
 func heeded(m *p2p.Message) *p2p.Message {
 	switch m.GetMessage().(type) {
 	case *p2p.Message_Ping, *p2p.Message_Pong, *p2p.Message_Handshake, *p2p.Message_PeerList_,
@@ -82,8 +81,7 @@ func heeded(m *p2p.Message) *p2p.Message {
 	return nil
 }
 
-// We read what the library reads, whatever it looks like. Unknown fields, which
-// the library keeps, do not matter.
+// The parser accepts what the library accepts. It ignores unknown fields, which the library keeps.
 func FuzzDecodeLikeTheLibrary(f *testing.F) {
 	for _, m := range samples(f) {
 		f.Add(m, false)
@@ -184,7 +182,7 @@ func TestSamplesAreDecoded(t *testing.T) {
 	}
 }
 
-// A message that is a list of nothing is refused before it takes memory, however it is encoded.
+// A message that is a list of empty elements is refused before it takes memory, however it is encoded.
 func TestCrowdedMessages(t *testing.T) {
 	list := func(field protowire.Number, entries int) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), bytes.Repeat([]byte{1<<3 | 2, 0}, entries))

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 
 var testChain = ids.ID{1, 2, 3}
 
-// patience is how long tests wait for what normally takes milliseconds.
-const patience = 2 * time.Minute
+// timeout is how long tests wait for what normally takes milliseconds.
+const timeout = 2 * time.Minute
 
 // start runs a network until the test or stop ends it.
 func start(t testing.TB, config Config) (n *Network, stop func()) {
@@ -55,7 +55,7 @@ func run(t testing.TB, n *Network) (stop func()) {
 		select {
 		case err := <-done:
 			require.NoError(t, err)
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Error("Run did not return after its context ended")
 		}
 	})
@@ -83,7 +83,7 @@ func awaitConnected(t testing.TB, n *Network, remotes ...*remote) {
 		default:
 		}
 	})()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		missing := 0
 		for _, r := range remotes {
@@ -110,7 +110,7 @@ func (a answers) next(t testing.TB) Answer {
 	select {
 	case got := <-a:
 		return got
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("no answer")
 		return Answer{}
 	}
@@ -129,7 +129,7 @@ func (a answers) none(t testing.TB) {
 
 func ask(t testing.TB, n *Network, body string, remotes ...*remote) (answers, context.CancelFunc) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	t.Cleanup(cancel)
 	got := make(answers, 10_000)
 	var nodes []ids.NodeID
@@ -194,7 +194,7 @@ func (r *remote) each(f func(*remoteConn)) {
 	}
 }
 
-// Messages that nobody waits for are dropped, whatever their number.
+// Unexpected messages are dropped, whatever their number.
 func TestUnexpectedMessagesAreDropped(t *testing.T) {
 	r := newRemote(t, func(r *remote) {
 		r.onRequest = func(c *remoteConn, m *p2p.AppRequest) {
@@ -300,8 +300,8 @@ func TestStopWithRequestsInFlight(t *testing.T) {
 	require.Zero(t, n.calls.len())
 }
 
-// A node that accepts connections and then says nothing must not hold up the
-// end, as it would until its handshake takes too long.
+// A node that accepts connections and stays silent must not delay the end until its handshake times
+// out.
 func TestStopWhileDialling(t *testing.T) {
 	stalled := stalledListener(t)
 	n, stop := start(t, Config{Seeds: func(context.Context) ([]Address, error) {
@@ -309,7 +309,7 @@ func TestStopWhileDialling(t *testing.T) {
 	}})
 	select {
 	case <-stalled.accepted:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("was not dialled")
 	}
 	began := time.Now()
@@ -371,8 +371,8 @@ func TestRestartWithTheAddressBook(t *testing.T) {
 	require.Equal(t, "hello", string(got.next(t).Bytes))
 }
 
-// Until the seeds say more, A is looked for where B listens. The attempt must not
-// count as the last one for A.
+// Until the seeds report a newer address, the service looks for A where B listens. The attempt must
+// not count as the last one for A.
 func TestAnotherNodeAtTheAddress(t *testing.T) {
 	dir := t.TempDir()
 	a, b := newRemote(t, echo), newRemote(t, echo)
@@ -451,7 +451,7 @@ func TestVersionFollowsTheUpgrade(t *testing.T) {
 	}
 }
 
-// The version and upgrade time that peers get to see.
+// Peers get the version and upgrade time.
 func TestHandshakeSaysWhoWeAre(t *testing.T) {
 	upgrade := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	seen := make(chan *p2p.Handshake, 1)
@@ -475,7 +475,7 @@ func TestHandshakeSaysWhoWeAre(t *testing.T) {
 		require.True(t, m.AllSubnets, "asks for the addresses of all subnets")
 		require.Empty(t, m.TrackedSubnets)
 		require.NotZero(t, m.IpPort)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("no handshake")
 	}
 }

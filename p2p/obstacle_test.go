@@ -13,7 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 )
 
-// Why a validator is not connected can be asked, without a look at debug logs.
+// The network reports why a validator is not connected, without debug logs.
 func TestFailuresHaveReasons(t *testing.T) {
 	behind := newRemote(t, func(r *remote) { r.skew = -75 * time.Second })
 	newer := newRemote(t, func(r *remote) { r.major = 1 })
@@ -35,7 +35,7 @@ func TestFailuresHaveReasons(t *testing.T) {
 	}
 	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, all...)})
 	for nodeID, obstacle := range want {
-		require.Eventually(t, func() bool { return n.Failure(nodeID).Obstacle == obstacle }, patience, time.Millisecond, "%s: got %v, want %s", nodeID, n.Failure(nodeID), obstacle)
+		require.Eventually(t, func() bool { return n.Failure(nodeID).Obstacle == obstacle }, timeout, time.Millisecond, "%s: got %v, want %s", nodeID, n.Failure(nodeID), obstacle)
 	}
 	require.Contains(t, []string{"75 s", "76 s", "74 s"}, n.Failure(behind.id).Detail)
 	require.Equal(t, "v2.15.0", n.Failure(newer.id).Detail)
@@ -49,14 +49,14 @@ func TestLostConnections(t *testing.T) {
 		return []Address{lost.address(), never.address()}, nil
 	}})
 	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, lost.id, never.id)})
-	require.Eventually(t, func() bool { return n.Connected(lost.id) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return n.Connected(lost.id) }, timeout, time.Millisecond)
 	require.Zero(t, n.Lost(lost.id))
 	before := time.Now()
 	lost.stop()
-	require.Eventually(t, func() bool { return n.Failure(lost.id).Obstacle == ObstacleUnreachable }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return n.Failure(lost.id).Obstacle == ObstacleUnreachable }, timeout, time.Millisecond)
 	at := n.Lost(lost.id)
 	require.False(t, at.Before(before) || at.After(time.Now()), "%s", at)
-	require.Eventually(t, func() bool { return n.Failure(never.id).Obstacle == ObstacleUnreachable }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return n.Failure(never.id).Obstacle == ObstacleUnreachable }, timeout, time.Millisecond)
 	require.Zero(t, n.Lost(never.id))
 	require.Zero(t, n.Lost(ids.NodeID{9}), "it is not known")
 }

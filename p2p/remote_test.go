@@ -44,7 +44,7 @@ type remote struct {
 	onRequest func(*remoteConn, *p2p.AppRequest)
 	// peers is what the peer list of the handshake says.
 	peers []*ips.ClaimedIPPort
-	// peersNow is what it answers to whoever asks for addresses; nil is silence.
+	// peersNow returns the answer to requests for addresses; with nil there is none.
 	peersNow func() []*ips.ClaimedIPPort
 	// beforeRead is called before each message is read, once pause is set.
 	beforeRead func()
@@ -54,7 +54,7 @@ type remote struct {
 	skew   time.Duration
 	major  int
 	closes bool
-	// got is told of every message that is not part of the handshake.
+	// got gets each message that is not part of the handshake.
 	got func(*message.InboundMessage)
 
 	mu       sync.Mutex
@@ -155,7 +155,7 @@ func (r *remote) connections() int {
 // awaitConnections waits until it has accepted so many connections.
 func (r *remote) awaitConnections(t testing.TB, want int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return r.connections() >= want }, patience, time.Millisecond, "connections to %s", r.id)
+	require.Eventually(t, func() bool { return r.connections() >= want }, timeout, time.Millisecond, "connections to %s", r.id)
 }
 
 func (r *remote) accept() {

@@ -118,8 +118,7 @@ func TestElapsedAndEnd(t *testing.T) {
 	})
 }
 
-// Answers, losses and the end race; each node is heard at most once, and nothing
-// stays behind.
+// Answers, lost connections and the end race: each node has at most one answer, and no call remains.
 func TestCallsUnderConcurrency(t *testing.T) {
 	cs := newCalls()
 	nodes := testNodes(50)
@@ -160,7 +159,7 @@ func TestCallsUnderConcurrency(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Eventually(t, func() bool { return cs.len() == 0 }, patience, time.Millisecond, "calls that wait")
+	require.Eventually(t, func() bool { return cs.len() == 0 }, timeout, time.Millisecond, "calls that wait")
 }
 
 func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
@@ -173,7 +172,7 @@ func TestRequestRefusesWhatCannotBeSent(t *testing.T) {
 	defer cancel()
 	require.Empty(t, n.Request(ended, testChain, testNodes(1), nil, never), "after the end")
 	require.Empty(t, n.Request(expired, testChain, testNodes(1), nil, never), "after the deadline")
-	require.Empty(t, n.Request(t.Context(), testChain, nil, nil, never), "nobody")
+	require.Empty(t, n.Request(t.Context(), testChain, nil, nil, never), "no nodes")
 	require.Empty(t, n.Request(t.Context(), testChain, testNodes(1), make([]byte, maxRequest+1), never), "too large")
 	require.Empty(t, n.Request(t.Context(), testChain, testNodes(1), nil, never), "not connected")
 	require.Zero(t, n.calls.len())
@@ -243,8 +242,8 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// A request ID is easily guessed, and a node may be lost at any moment: an answer
-// may come as soon as the call is there, before whoever opens it has it in hand.
+// A request ID is easily guessed, and a node may be lost at any moment: an answer may arrive
+// before open has returned the call.
 func TestAnswerWhileTheCallIsOpened(t *testing.T) {
 	cs := newCalls()
 	nodes := testNodes(1)

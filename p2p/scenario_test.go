@@ -64,7 +64,7 @@ func TestScenario_7_2_06_SameNodeAnswersAThousandTimes(t *testing.T) {
 	require.Equal(t, []byte{0, 0, 0, 0}, got.next(t).Bytes, "the first of its answers")
 	settle(t, n, loud)
 	got.none(t)
-	// Nor does it answer for somebody else.
+	// Nor does it answer for another node.
 	both, cancel := ask(t, n, "repeat", loud, other)
 	nodes := map[ids.NodeID]bool{both.next(t).NodeID: true, both.next(t).NodeID: true}
 	require.Len(t, nodes, 2, "nodes that answered")
@@ -130,7 +130,7 @@ func TestScenario_7_2_08_AnswerAfterTheTimeout(t *testing.T) {
 	settle(t, n, r)
 	late.none(t)
 	// They are forgotten on goroutines of their own.
-	require.Eventually(t, func() bool { return n.calls.len() == 0 }, patience, time.Millisecond, "requests that still wait")
+	require.Eventually(t, func() bool { return n.calls.len() == 0 }, timeout, time.Millisecond, "requests that still wait")
 	require.Zero(t, n.backlog.Load(), "bytes that still wait")
 }
 
@@ -225,7 +225,7 @@ func odd(t testing.TB, requestID uint32) map[string][]byte {
 		"zeros":                        make([]byte, maxMessage),
 		"2 MiB of gossip":              field(32, make([]byte, maxMessage-8)),
 		"2 MiB of an unknown kind":     field(1000, make([]byte, maxMessage-8)),
-		"2 MiB to nobody":              field(fieldAppResponse, field(3, make([]byte, maxMessage-16))),
+		"2 MiB for no request":         field(fieldAppResponse, field(3, make([]byte, maxMessage-16))),
 		"empty":                        {},
 		"compressed garbage":           field(fieldZstd, plain.Bytes[:4]),
 	}
@@ -324,7 +324,7 @@ func TestScenario_7_2_32_RestartWithAStaleAddressBook(t *testing.T) {
 	require.Zero(t, e.connections(), "connections to a former validator")
 }
 
-// The only node comes back on another port; only the seeds know.
+// The only node returns on another port, which only the seeds know.
 func TestScenario_7_2_33_MovedNodeIsFoundThroughSeeds(t *testing.T) {
 	cert, err := staking.NewTLSCert()
 	require.NoError(t, err)
@@ -342,14 +342,14 @@ func TestScenario_7_2_33_MovedNodeIsFoundThroughSeeds(t *testing.T) {
 	old.stop()
 	select {
 	case <-back:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("was not found again")
 	}
 	got, _ := ask(t, n, "hello", moved)
 	require.Equal(t, "hello", string(got.next(t).Bytes))
 }
 
-// The only node comes back on another port, and another node tells.
+// The only node returns on another port, which another node reports.
 func TestScenario_7_2_33_MovedNodeIsFoundThroughPeers(t *testing.T) {
 	cert, err := staking.NewTLSCert()
 	require.NoError(t, err)
@@ -375,15 +375,15 @@ func TestScenario_7_2_33_MovedNodeIsFoundThroughPeers(t *testing.T) {
 	old.stop()
 	select {
 	case <-back:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("was not found again")
 	}
 	got, _ := ask(t, n, "hello", moved)
 	require.Equal(t, "hello", string(got.next(t).Bytes))
 }
 
-// A node with a new certificate is another node: the old one is not reached any
-// more, and the new one is once it is a validator.
+// A node with a new certificate is another node: the service no longer reaches the old one, and
+// reaches the new one once it is a validator.
 func TestScenario_7_2_33_RotatedCertificate(t *testing.T) {
 	before := newRemote(t, echo)
 	addr := before.addr().String()

@@ -217,7 +217,7 @@ func TestHandshakeComesFirstAndPeerListEndsIt(t *testing.T) {
 	})
 }
 
-// What info.peers tells of a node is what it said, and when.
+// info.peers reports what a node said, and when.
 func TestPeersTellWhatANodeSays(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		subnet := ids.ID{1}
@@ -423,7 +423,7 @@ func TestUnwantedNodesAreLeft(t *testing.T) {
 	})
 }
 
-// Nodes that miss an upgrade of the network are left when it comes.
+// The service disconnects nodes that miss an upgrade of the network when it takes effect.
 func TestVersionIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upgrade := time.Now().Add(10 * time.Minute)
@@ -440,7 +440,7 @@ func TestVersionIsCheckedAgain(t *testing.T) {
 	})
 }
 
-// A node may say 512 KiB a second, and 2 MiB at once.
+// A node may send 512 KiB a second, and 2 MiB at once.
 func TestFloodIsSlowedDown(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		p.greet(nil)
@@ -457,7 +457,7 @@ func TestFloodIsSlowedDown(t *testing.T) {
 	})
 }
 
-// What is compressed counts as much as what is not.
+// Compressed messages count with their uncompressed size.
 func TestBombsAreSlowedDown(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		p.greet(nil)
@@ -488,7 +488,7 @@ func TestEmptyMessagesAreSlowedDown(t *testing.T) {
 	})
 }
 
-// A length costs nothing until the bytes have come.
+// An announced length takes no memory before the bytes arrive.
 func TestMemoryGrowsWithWhatArrives(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, p *partner) {
 		p.greet(nil)
@@ -549,8 +549,7 @@ type scriptConn struct{ io.Reader }
 
 func (scriptConn) Write(b []byte) (int, error) { return len(b), nil }
 
-// Whatever a node sends, its session ends without harm, and nothing is heard from
-// it that nobody asked for.
+// Whatever a node sends, its session ends without harm and delivers only what was requested.
 func FuzzSession(f *testing.F) {
 	for _, b := range odd(f, 1) {
 		if len(b) < 1<<16 {

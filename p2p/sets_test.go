@@ -39,8 +39,8 @@ func TestSetsAreTheUnionOfAllSubnets(t *testing.T) {
 	check("sets that say nothing", []ids.NodeID{d}, []ids.NodeID{d}, []ids.NodeID{d}, 1)
 }
 
-// The library's bootstrappers tell addresses, so they are wanted even if they
-// validate nothing.
+// The library's bootstrappers report addresses, so the service connects to them even if they validate
+// nothing.
 func TestBootstrappersAreWanted(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
 		n, err := New(Config{NetworkID: constants.FujiID, Bootstrappers: wanted})

@@ -26,7 +26,7 @@ func manyRemotes(t testing.TB, n int) ([]*remote, []ids.NodeID) {
 
 // round asks all nodes and waits for all answers.
 func round(t testing.TB, n *Network, nodes []ids.NodeID, body []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var left atomic.Int64
 	left.Store(int64(len(nodes)))
@@ -49,7 +49,7 @@ func round(t testing.TB, n *Network, nodes []ids.NodeID, body []byte) {
 	}
 }
 
-// A hundred nodes that are asked by many at once: nobody is throttled.
+// Many requests at once to a hundred nodes are not throttled.
 func TestManyRequestsAtOnce(t *testing.T) {
 	remotes, nodes := manyRemotes(t, 100)
 	n, _ := start(t, Config{Seeds: seeds(remotes...)})

@@ -60,7 +60,7 @@ func TestWireKeepsOrder(t *testing.T) {
 				require.Equal(t, len(b), n)
 				rest = rest[n:]
 			}
-			require.Positive(t, total.Load(), "bytes kept while nobody reads")
+			require.Positive(t, total.Load(), "bytes kept while the peer does not read")
 			require.Equal(t, total.Load(), w.kept.Load())
 			got := make([]byte, len(sent))
 			_, err := io.ReadFull(theirs, got)
@@ -92,7 +92,7 @@ func (h hasty) SetWriteDeadline(t time.Time) error {
 	return h.TCPConn.SetWriteDeadline(t)
 }
 
-// A node that was behind once has as much time for later messages as others.
+// A node that was slow once has as much time for later messages as others.
 func TestWireOutlivesItsDeadline(t *testing.T) {
 	ours, theirs := sockets(t)
 	var total atomic.Int64
@@ -127,7 +127,7 @@ func TestWireForgetsWhenClosed(t *testing.T) {
 	require.Zero(t, w.kept.Load())
 }
 
-// TLS writes on its own behalf, too, without asking for room.
+// TLS also writes on its own, without reserving room.
 func TestWireIsBounded(t *testing.T) {
 	ours, _ := sockets(t)
 	var total atomic.Int64
@@ -152,13 +152,13 @@ func TestWireFailsWithTheConnection(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := w.Write([]byte("hello"))
 		return err != nil
-	}, patience, time.Millisecond, "writes to a closed connection succeed")
+	}, timeout, time.Millisecond, "writes to a closed connection succeed")
 	require.NoError(t, w.Close())
 	w.wait()
 	require.Zero(t, total.Load())
 }
 
-// A node that reads nothing is given up after a while.
+// The service disconnects a node that reads nothing.
 func TestWireGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -208,7 +208,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	require.False(t, s.send(framed), "sent after the end")
 }
 
-// A request goes to everybody who reads, at once, whatever the others do.
+// A request goes at once to all nodes that read, whatever the others do.
 func TestRequestDoesNotWaitForSlowNodes(t *testing.T) {
 	hold := make(chan struct{})
 	release := sync.OnceFunc(func() { close(hold) })

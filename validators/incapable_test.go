@@ -11,7 +11,7 @@ import (
 	"quorate/internal/node"
 )
 
-// The P-Chain says now which validators cannot sign, and why.
+// The current P-Chain says which validators cannot sign, and why.
 func TestIncapable(t *testing.T) {
 	rich, broke := uint64(1), uint64(0)
 	l1 := func(n byte, weight uint64, balance *uint64) node.CurrentValidator {

@@ -15,8 +15,8 @@ import (
 	"quorate/internal/node"
 )
 
-// TestAnotherSourceReplacesEverything: what a forging node said is gone once the source changes, also what was being
-// asked then.
+// TestAnotherSourceReplacesEverything: answers of a forging node are gone once the source changes,
+// also those to requests under way.
 func TestAnotherSourceReplacesEverything(t *testing.T) {
 	honest, forged := newChain(t), newChain(t)
 	blockchain, subnet := ids.ID{1}, ids.ID{2}

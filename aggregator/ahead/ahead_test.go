@@ -140,7 +140,7 @@ func TestObsoleteIsDropped(t *testing.T) {
 	})
 }
 
-// What cannot be signed does not hold up what can.
+// Messages that cannot be signed do not delay others.
 func TestStuckJobsDoNotBlockOthers(t *testing.T) {
 	s := &fakeSigner{}
 	run(t, Options{Signer: s, Rounds: 1, Attempt: time.Second}, func(t *testing.T, a *Ahead) {

@@ -83,7 +83,7 @@ func TestL1TransactionsAreSignedAsTheyAreRecorded(t *testing.T) {
 		m := &fakeMessages{errs: make(map[ids.ID]error), asked: make(map[ids.ID]int)}
 		old := r.add(2 * time.Hour)
 		for range 600 {
-			r.add(time.Minute) // while nobody followed
+			r.add(time.Minute) // while the index was not followed
 		}
 		superseded := r.add(0)
 		m.errs[superseded] = &aggregator.Error{Code: l1message.CodeSuperseded}

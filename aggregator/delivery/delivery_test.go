@@ -334,7 +334,7 @@ func TestEpochMoves(t *testing.T) {
 	})
 }
 
-// TestConfigIsCached asks for the configuration of a destination once a minute.
+// TestConfigIsCached requests the configuration of a destination once a minute.
 func TestConfigIsCached(t *testing.T) {
 	w := newWorld(t)
 	m := w.sign(cChain, call(t, nil), l1, epochHeight, 4)

@@ -49,10 +49,10 @@ type world struct {
 	conversions  map[ids.ID]ids.ID            // conversion ID by subnet
 	statuses     map[ids.ID]node.TxStatus     // of transactions that are not accepted
 	xChain       map[ids.ID]bool
-	recorded     map[ids.ID]*pchain.L1Transaction
+	indexed      map[ids.ID]*pchain.L1Transaction
 	validations  map[ids.ID]*pchain.Validation
 	next         uint64            // height that the record has reached
-	recording    bool              // whether blocks are recorded as they are accepted
+	recording    bool              // whether blocks are indexed as they are accepted
 	subnets      map[ids.ID]ids.ID // of blockchains
 	epochs       map[ids.ID]uint64
 	fail         map[string]error // by method
@@ -69,7 +69,7 @@ func newWorld(t testing.TB) *world {
 		t: t, chain: pchaintest.New(networkID), recording: true,
 		txs: make(map[ids.ID]*txs.Tx), validators: make(map[ids.ID]*node.L1Validator), ever: make(map[ids.ID]bool),
 		conversions: make(map[ids.ID]ids.ID), statuses: make(map[ids.ID]node.TxStatus), xChain: make(map[ids.ID]bool),
-		recorded: make(map[ids.ID]*pchain.L1Transaction), validations: make(map[ids.ID]*pchain.Validation), next: 1,
+		indexed: make(map[ids.ID]*pchain.L1Transaction), validations: make(map[ids.ID]*pchain.Validation), next: 1,
 		subnets: map[ids.ID]ids.ID{managerChain: managerSubnet, {'x'}: constants.PrimaryNetworkID},
 		epochs:  map[ids.ID]uint64{managerChain: 5, {'x'}: 6},
 		fail:    make(map[string]error), calls: make(map[string]int),
@@ -98,7 +98,7 @@ func (w *world) accept(tx *txs.Tx) ids.ID {
 	if w.recording {
 		w.next = height + 1
 		if event != nil {
-			w.recorded[tx.ID()] = &pchain.L1Transaction{TxID: tx.ID(), Height: height, Event: event}
+			w.indexed[tx.ID()] = &pchain.L1Transaction{TxID: tx.ID(), Height: height, Event: event}
 		}
 	}
 	switch event := event.(type) {
@@ -126,8 +126,8 @@ func (w *world) accept(tx *txs.Tx) ids.ID {
 		if event.Weight == 0 {
 			delete(w.validators, event.ValidationID)
 		}
-		if recorded := w.validations[event.ValidationID]; w.recording && recorded != nil {
-			recorded.LatestWeightChange = &pchain.L1WeightChange{TxID: tx.ID(), Height: height, WeightChange: *event}
+		if indexed := w.validations[event.ValidationID]; w.recording && indexed != nil {
+			indexed.LatestWeightChange = &pchain.L1WeightChange{TxID: tx.ID(), Height: height, WeightChange: *event}
 		}
 	}
 	return tx.ID()
@@ -260,7 +260,7 @@ type record world
 
 func (r *record) Transaction(_ context.Context, txID ids.ID) (*pchain.L1Transaction, error) {
 	err := (*world)(r).called("Transaction")
-	return r.recorded[txID], err
+	return r.indexed[txID], err
 }
 
 func (r *record) Validation(_ context.Context, validationID ids.ID) (*pchain.Validation, error) {
@@ -272,7 +272,7 @@ func (r *record) Conversion(_ context.Context, subnetID ids.ID) (*pchain.L1Trans
 	if err := (*world)(r).called("Conversion"); err != nil {
 		return nil, err
 	}
-	for _, tx := range r.recorded {
+	for _, tx := range r.indexed {
 		if c, ok := tx.Event.(*pchain.Conversion); ok && c.SubnetID == subnetID {
 			return tx, nil
 		}

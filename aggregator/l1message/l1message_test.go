@@ -158,8 +158,7 @@ func TestMessagesOfTransactions(t *testing.T) {
 	})
 }
 
-// The layout of the messages, spelt out: what the constructors make must be this,
-// too.
+// The layout of the messages, byte by byte: the constructors must produce the same.
 func TestMessageLayout(t *testing.T) {
 	u16, u32, u64 := binary.BigEndian.AppendUint16, binary.BigEndian.AppendUint32, binary.BigEndian.AppendUint64
 	around := func(kind uint32, body []byte) []byte {
@@ -230,13 +229,13 @@ func TestWhoSigns(t *testing.T) {
 		epoch   bool
 		code    aggregator.Code
 	}{
-		"the manager's own subnet":                 {manager: managerChain, subnet: managerSubnet, epoch: true},
-		"the primary network for the C-Chain":      {manager: ids.ID{'x'}, subnet: constants.PrimaryNetworkID, epoch: true},
-		"at the proposed height without an epoch":  {manager: managerChain, change: func(w *world) { delete(w.epochs, managerChain) }, subnet: managerSubnet},
-		"an epoch out of reach is not ignored":     {manager: managerChain, change: func(w *world) { w.fail["EpochHeight"] = node.ErrUnavailable }, subnet: managerSubnet, epoch: true},
-		"nobody for a blockchain that is unknown":  {manager: ids.ID{'?'}, code: aggregator.CodeUnknownBlockchain},
-		"nobody can be named if the node is away":  {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrUnavailable }, code: aggregator.CodeNodeUnavailable},
-		"nobody can be named if the node is wrong": {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrMalformed }, code: aggregator.CodeNodeFaulty},
+		"the manager's own subnet":                {manager: managerChain, subnet: managerSubnet, epoch: true},
+		"the primary network for the C-Chain":     {manager: ids.ID{'x'}, subnet: constants.PrimaryNetworkID, epoch: true},
+		"at the proposed height without an epoch": {manager: managerChain, change: func(w *world) { delete(w.epochs, managerChain) }, subnet: managerSubnet},
+		"an epoch out of reach is not ignored":    {manager: managerChain, change: func(w *world) { w.fail["EpochHeight"] = node.ErrUnavailable }, subnet: managerSubnet, epoch: true},
+		"unknown blockchain":                      {manager: ids.ID{'?'}, code: aggregator.CodeUnknownBlockchain},
+		"the node is away":                        {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrUnavailable }, code: aggregator.CodeNodeUnavailable},
+		"the node is wrong":                       {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrMalformed }, code: aggregator.CodeNodeFaulty},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -280,7 +279,7 @@ func TestRecordSavesCalls(t *testing.T) {
 	}
 }
 
-// A record that began after the conversion, and after the registration.
+// The index began after the conversion and the registration.
 func TestRecordThatBeginsLater(t *testing.T) {
 	w := newWorld(t)
 	w.recording = false
@@ -300,9 +299,8 @@ func TestRecordThatBeginsLater(t *testing.T) {
 	requireRefused(t, d, change, CodeSuperseded, "removed")
 }
 
-// A node that lags behind the record, as one of several may: what was superseded
-// or removed in accepted blocks stays so, whatever the node believes. Signatures
-// that validators gave earlier must not be handed out again.
+// A node lags behind the index. What accepted blocks superseded or removed stays so, whatever the node
+// reports: earlier signatures of it must not be returned again.
 func TestNodeThatLagsBehindTheRecord(t *testing.T) {
 	w := newWorld(t)
 	w.convert(1)
@@ -330,7 +328,8 @@ func TestNodeThatLagsBehindTheRecord(t *testing.T) {
 	require.Equal(t, want.Bytes(), req.Message.Bytes(), "got a message that the validator is registered")
 }
 
-// A node that has not applied a registration does not know the validator: that is no removal.
+// A node that has not applied a registration does not know the validator. That does not mean that it
+// was removed.
 func TestNodeThatHasNotAppliedTheRegistration(t *testing.T) {
 	w := newWorld(t)
 	w.convert(1)
@@ -353,7 +352,7 @@ func TestNodeThatHasNotAppliedTheRegistration(t *testing.T) {
 	w.requireFrom(t, d, registration, saidRegistered(t, id, false))
 }
 
-// A record that lags behind: the blocks it lacks are searched.
+// The index lags: the blocks that it lacks are searched.
 func TestRecordThatLagsBehind(t *testing.T) {
 	w := newWorld(t)
 	w.convert(2)
@@ -662,8 +661,8 @@ func TestSigning(t *testing.T) {
 	})
 }
 
-// Whatever bytes a node gives for a transaction or a block, the answer is a
-// message that the bytes justify, or an error.
+// Whatever bytes a node returns for a transaction or a block, the result is a message that the bytes
+// justify, or an error.
 func FuzzBytesOfANode(f *testing.F) {
 	seed := newWorld(f)
 	seed.convert(2)
@@ -711,7 +710,8 @@ func (b *bytesOnly) L1Validator(context.Context, ids.ID) (*node.L1Validator, err
 func (b *bytesOnly) Height(context.Context) (uint64, error)                { return 0, nil }
 func (b *bytesOnly) BlockByHeight(context.Context, uint64) ([]byte, error) { return *b, nil }
 
-// The node is asked once a second for a transaction that it does not know. One that is accepted meanwhile is found soon.
+// An unknown transaction is requested from the node once a second, and found soon after it is
+// accepted.
 func TestUnknownTransactionIsCachedBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

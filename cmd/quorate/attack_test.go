@@ -14,7 +14,7 @@ import (
 	"quorate/internal/store"
 )
 
-// A configuration that is made to take memory or time is refused, by what is wrong with it.
+// A configuration that would take much memory or time is refused with the reason.
 func TestAttackConfiguration(t *testing.T) {
 	// laughs are lists of lists by aliases, so many levels of nine.
 	laughs := func(levels int) string {
@@ -56,7 +56,7 @@ func TestAttackConfiguration(t *testing.T) {
 	})
 }
 
-// What was revoked stays so in the copy of a data folder, and who had a key keeps it.
+// A copy of a data folder keeps API keys, and revoked ones stay revoked.
 func TestStoreCopyTakesKeys(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: filepath.Join(from, config.StoreFolder), CacheBytes: 1 << 20, MemTableBytes: 1 << 20})

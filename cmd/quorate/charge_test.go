@@ -16,8 +16,8 @@ import (
 	"quorate/internal/simnet"
 )
 
-// A client that requests messages that no validator signs uses up its allowance sooner than one
-// whose messages are signed, and nobody else's. Without a limit nothing is refused.
+// A client whose messages no validator signs uses up its allowance sooner than a client whose messages are signed. It
+// does not use up the allowance of others. Without a limit nothing is refused.
 func TestAttackUnsignableMessagesAreCharged(t *testing.T) {
 	const burst = 6
 	n := startSimnet(t, simnet.Options{Seed: 33, Validators: 150})

@@ -20,8 +20,7 @@ import (
 
 const root = "../.."
 
-// accepts requires that the program takes a command line as far as it can be told without
-// running it.
+// accepts requires that the program accepts a command line, without running it.
 func accepts(t *testing.T, args []string) {
 	t.Helper()
 	cmd, rest, err := newRoot(io.Discard).Find(args)
@@ -114,8 +113,8 @@ func inContext(t *testing.T, name string) {
 	}
 }
 
-// The image is made of what is there, with the Go of go.mod, for a user who is not root, and
-// what it runs takes its command line and its environment. TestReleases builds it.
+// The image is built from existing files, with the Go version of go.mod, for a user other than root.
+// The program accepts its command line and environment. TestReleases builds the image.
 func TestDockerfile(t *testing.T) {
 	all := stages(t)
 	require.Len(t, all, 2)
@@ -194,8 +193,8 @@ type composition struct {
 	Volumes map[string]struct{}
 }
 
-// What the compose file mounts is there, its service runs as the image is made, its
-// Prometheus asks where that listens, and Grafana finds the dashboard.
+// The compose file mounts existing files, runs the service as the image does, and connects Prometheus
+// and Grafana to it.
 func TestComposition(t *testing.T) {
 	content, err := os.ReadFile(root + "/deploy/compose.yaml")
 	require.NoError(t, err)
@@ -267,7 +266,7 @@ func TestComposition(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The unit of systemd runs commands that exist, with flags that they have.
+// The systemd unit runs existing commands with existing flags.
 func TestUnit(t *testing.T) {
 	content, err := os.ReadFile(root + "/deploy/quorate.service")
 	require.NoError(t, err)

@@ -15,8 +15,9 @@ import (
 	"quorate/internal/simnet/evmchain"
 )
 
-// The node of an EVM chain is away when the service restarts. What is indexed of the chain is served as before, and the
-// chain shows as waiting. If the node that answers at last serves another chain, nothing of the stored one is served.
+// The node of an EVM chain is away when the service restarts. The service serves what is indexed, and
+// reports the chain as waiting. If the node that finally answers serves another chain, the service
+// serves nothing of the stored one.
 func TestEVMChainWithoutItsNodeAfterARestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for retries")

@@ -80,8 +80,8 @@ func awaitStatus(t *testing.T, s *instance, texts ...string) {
 	}, 5*time.Minute, 50*time.Millisecond, "%s: %s\n%s", texts, out, s.log)
 }
 
-// TestEVMChainIsServed asks for everything that is recorded of a chain, whose node
-// misbehaves meanwhile, and compares with what whoever made up the chain knows.
+// TestEVMChainIsServed requests everything that is indexed of a chain, whose node
+// misbehaves meanwhile, and compares it with the generator of the chain.
 func TestEVMChainIsServed(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 21, Validators: 3, EVM: []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: 600, Record: true}}}})
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestEVMChainIsServed(t *testing.T) {
 	var byID any
 	require.Equal(t, http.StatusOK, getJSON(t, s.base+"/v1/chains/"+made.Generator().BlockchainID().String()+"/transactions", &byID))
 
-	// What is recorded stays; nothing is fetched anew.
+	// What is indexed stays, and is not fetched again.
 	s.stop(t)
 	made.SetFaults(evmchain.Faults{Behind: tip - 1})
 	s = evmService(t, dir, n)
@@ -223,7 +223,7 @@ func compareBalances(t *testing.T, base string, truth *evmchain.Truth, wallet co
 	return n
 }
 
-// TestEVMChainThatStalls answers from what is recorded while its node is away, and says
+// TestEVMChainThatStalls answers from what is indexed while its node is away, and says
 // that it does.
 func TestEVMChainThatStalls(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 23, Validators: 3, EVM: []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: 100}}}})
@@ -256,8 +256,8 @@ func TestEVMChainThatStalls(t *testing.T) {
 	awaitStatus(t, s, "fuji evm-99001: following")
 }
 
-// TestEVMChainsOfOneID: two blockchains cannot have one name. Whoever configured them
-// hears which they are, and the chain ID of neither is waited for.
+// TestEVMChainsOfOneID: two blockchains cannot have one chain ID. The log names both, and
+// readiness waits for neither.
 func TestEVMChainsOfOneID(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 24, Validators: 3, EVM: []simnet.EVM{
 		{Options: evmchain.Options{L1: true, Txs: 50, Seed: 1, ChainID: 7001}}, {Options: evmchain.Options{L1: true, Txs: 50, Seed: 2, ChainID: 7001}},
@@ -277,7 +277,7 @@ func TestEVMChainsOfOneID(t *testing.T) {
 	require.Equal(t, http.StatusOK, getJSON(t, s.base+"/v1/chains/7001/transactions", &some))
 }
 
-// TestEVMChainThatIsAway says so, and leaves everything else alone.
+// TestEVMChainThatIsAway checks that the status says so, and that all else works.
 func TestEVMChainThatIsAway(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 22, Validators: 3})
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func newFollowShow(terminal io.Writer) *followShow {
 	return &followShow{terminal: terminal, done: make(map[string]bool)}
 }
 
-// Write writes a line of the log, and the bar anew.
+// Write writes a line of the log, and then the bar.
 func (s *followShow) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

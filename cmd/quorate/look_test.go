@@ -13,8 +13,7 @@ import (
 	"quorate/internal/simnet"
 )
 
-// What a service keeps can be looked at: how far it is while it runs, and every
-// row once it is stopped.
+// The index commands show how far a running service is, and every row of a stopped one.
 func TestIndexStatusAndStore(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 12})
 	require.NoError(t, err)
@@ -72,7 +71,7 @@ func TestIndexStatusAndStore(t *testing.T) {
 	require.Contains(t, errOut, "there is no store")
 }
 
-// Following tells what is left, and ends when a chain has stopped.
+// Following shows what is left, and ends when a chain has stopped.
 func TestIndexStatusFollows(t *testing.T) {
 	answers := []string{
 		`{"networks":{}}`,

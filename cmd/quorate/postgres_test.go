@@ -17,8 +17,8 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// TestServeOnPostgres serves, records and restarts with the rows on a server, and looks
-// into them while the service runs.
+// TestServeOnPostgres serves, indexes and restarts with the rows on a server, and reads them while the
+// service runs.
 func TestServeOnPostgres(t *testing.T) {
 	server := pgserver.Run(t)
 	n, err := simnet.Start(simnet.Options{Seed: 22, Validators: 4, History: &simnet.History{
@@ -53,7 +53,7 @@ func TestServeOnPostgres(t *testing.T) {
 		text, err := io.ReadAll(response.Body)
 		return err == nil && strings.Contains(string(text), "quorate_store_standby_used{standby=\""+other.Address()+"/postgres\"} 1")
 	}, 5*time.Minute, 50*time.Millisecond)
-	var told struct {
+	var readiness struct {
 		Networks map[string]struct{ Lag map[string]uint64 }
 		Standbys []struct {
 			Name       string
@@ -61,12 +61,12 @@ func TestServeOnPostgres(t *testing.T) {
 			LagSeconds *float64
 		}
 	}
-	require.Equal(t, http.StatusOK, getJSON(t, s.private+"/readyz", &told))
-	require.Contains(t, told.Networks["fuji"].Lag, "P")
-	require.Len(t, told.Standbys, 1)
-	require.Equal(t, other.Address()+"/postgres", told.Standbys[0].Name)
-	require.NotNil(t, told.Standbys[0].LagSeconds)
-	require.True(t, told.Standbys[0].Used)
+	require.Equal(t, http.StatusOK, getJSON(t, s.private+"/readyz", &readiness))
+	require.Contains(t, readiness.Networks["fuji"].Lag, "P")
+	require.Len(t, readiness.Standbys, 1)
+	require.Equal(t, other.Address()+"/postgres", readiness.Standbys[0].Name)
+	require.NotNil(t, readiness.Standbys[0].LagSeconds)
+	require.True(t, readiness.Standbys[0].Used)
 	require.Eventually(t, func() bool {
 		status, body = s.ask(t, "/v1/networks/fuji/subnets")
 		return status == http.StatusOK
@@ -114,8 +114,8 @@ func TestServeOnPostgres(t *testing.T) {
 	require.Zero(t, n.Repeated(), "requests to validators for a message that is known")
 }
 
-// TestPostgresMistakesAreNamed checks what is said of a server that cannot be used, and
-// that no secret is in it.
+// TestPostgresMistakesAreNamed checks the errors for a server that cannot be used, and that they
+// contain no secret.
 func TestPostgresMistakesAreNamed(t *testing.T) {
 	server := pgserver.Run(t)
 	require.NoError(t, server.Exec(t.Context(), "CREATE ROLE poor LOGIN PASSWORD 'secret'"))

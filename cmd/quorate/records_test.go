@@ -24,8 +24,7 @@ func (s *instance) ask(t *testing.T, path string) (status int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// TestUnknownGenesisIsNamed serves a network that began with something else than the
-// library has, without its file.
+// TestUnknownGenesisIsNamed serves a network whose genesis is not the library's, without its file.
 func TestUnknownGenesisIsNamed(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 21, Validators: 4})
 	require.NoError(t, err)
@@ -45,7 +44,7 @@ func TestUnknownGenesisIsNamed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status, body)
 }
 
-// TestVerticesAreServed asks for what an X-Chain accepted before it had blocks.
+// TestVerticesAreServed requests what an X-Chain accepted before it had blocks.
 func TestVerticesAreServed(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 22, Validators: 4, History: &simnet.History{
 		Options: history.Options{Txs: 600, EarlyTxs: 60, Record: true}, Dir: t.TempDir(),

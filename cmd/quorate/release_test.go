@@ -37,8 +37,8 @@ func linkStatically(t *testing.T, dir string) string {
 	return program
 }
 
-// The image and the packages are made of one program. Each file is in the checksums, the .deb has what it is to install, with
-// the program that was given, and the list of contents has the modules of the program.
+// The image and the packages contain the same program. Each file is in the checksums, the .deb has all
+// its files, and the list of contents has the program's modules.
 func TestReleases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program and packs it")

@@ -32,7 +32,7 @@ func TestReload(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = manager.Close() }()
 	require.NoError(t, manager.SetReadDeadline(time.Now().Add(2*time.Minute)))
-	told := func() string {
+	notified := func() string {
 		message := make([]byte, 200)
 		size, err := manager.Read(message)
 		require.NoError(t, err)
@@ -61,12 +61,12 @@ func TestReload(t *testing.T) {
 		require.NoError(t, child.Process.Signal(os.Interrupt))
 		require.NoError(t, child.Wait(), "%s", log)
 	}()
-	require.Equal(t, "READY=1", told(), "%s", log)
+	require.Equal(t, "READY=1", notified(), "%s", log)
 	hangUp := func() {
 		t.Helper()
 		require.NoError(t, child.Process.Signal(syscall.SIGHUP))
-		require.Regexp(t, regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=[1-9]\d*$`), told(), "%s", log)
-		require.Equal(t, "READY=1", told(), "%s", log)
+		require.Regexp(t, regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=[1-9]\d*$`), notified(), "%s", log)
+		require.Equal(t, "READY=1", notified(), "%s", log)
 	}
 	// logged waits for the process's output, which may arrive after its notification.
 	logged := func(text string) {

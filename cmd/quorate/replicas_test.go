@@ -118,7 +118,7 @@ func (r *replica) end(t *testing.T, with os.Signal) {
 	r.child = nil
 }
 
-// ask returns status 0 if nobody answers.
+// ask returns status 0 if there is no answer.
 func (r *replica) ask(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: time.Minute}
@@ -135,7 +135,7 @@ func (r *replica) ask(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// next is how far the replica says the P-Chain is recorded.
+// next is how far the replica says the P-Chain is indexed.
 func (r *replica) next(t *testing.T, chain string) (next uint64) {
 	t.Helper()
 	status, body := r.ask(t, r.private+"/index")
@@ -231,8 +231,8 @@ func (c *cutter) pass(client net.Conn) {
 	delete(c.lines, server)
 }
 
-// recordedFamilies are those whose rows follow from the chains alone, whoever records
-// when.
+// recordedFamilies returns the families whose rows depend on the chains alone, not on the process that indexes
+// them or on its time.
 func recordedFamilies() []store.Family {
 	return slices.DeleteFunc(store.Families(), func(f store.Family) bool {
 		return slices.Contains([]store.Family{
@@ -357,7 +357,7 @@ func TestReplicas(t *testing.T) {
 				}
 			}
 			return false
-		}, 5*time.Minute, 20*time.Millisecond, "nobody records")
+		}, 5*time.Minute, 20*time.Millisecond, "no replica indexes")
 		return found
 	}
 	holder := func() *replica { return other(nil) }
@@ -382,7 +382,7 @@ func TestReplicas(t *testing.T) {
 		}
 	})
 	// recovered waits until another one records, and one of them tells of more than was
-	// recorded when it began to, and returns how long that took.
+	// indexed when it began to, and returns how long that took.
 	recovered := func(without *replica, since time.Time) time.Duration {
 		// What was under way at the time has arrived by now.
 		next, at := other(without), uint64(0)
@@ -411,10 +411,10 @@ func TestReplicas(t *testing.T) {
 	slices.Sort(took)
 	if len(took) > 0 {
 		at := func(q float64) time.Duration { return nearestRank(took, q).Round(time.Millisecond) }
-		t.Logf("recording went on after %s (median), %s (p99 by nearest rank), %s at most, of %d kills", at(0.5), at(0.99), at(1), len(took))
+		t.Logf("indexing continued after %s (median), %s (p99 by nearest rank), %s at most, of %d kills", at(0.5), at(0.99), at(1), len(took))
 	}
 
-	// Frozen for longer than others have patience, and back, it must not go on.
+	// After a freeze longer than the lease's timeout it must not continue.
 	r := holder()
 	require.NoError(t, r.child.Process.Signal(syscall.SIGSTOP))
 	t.Logf("after a freeze: %s", recovered(r, time.Now()).Round(time.Millisecond))

@@ -49,7 +49,7 @@ func callRPC(t *testing.T, url, method, params string) rpcAnswer {
 	return a
 }
 
-// A client of a node finds one below /ext, and one for each further network.
+// A node's client finds a network below /ext, and each further network below its name.
 func TestNodeSurface(t *testing.T) {
 	one, err := simnet.Start(simnet.Options{Seed: 21, NetworkID: 50001, History: &simnet.History{Options: history.Options{Txs: 50}}})
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestNodeSurface(t *testing.T) {
 		require.Equal(t, "Origin", a.header.Get("Vary"))
 	}
 
-	// Until the chains are recorded they are 503, as on a node that bootstraps.
+	// Until the chains are indexed they are 503, as on a node that bootstraps.
 	for _, path := range []string{"/ext/P", "/ext/X"} {
 		require.Eventually(t, func() bool {
 			return callRPC(t, s.base+path, "platform.getHeight", "{}").status == http.StatusOK
@@ -134,8 +134,7 @@ func get(t *testing.T, url string) (int, string) {
 	return response.StatusCode, string(content)
 }
 
-// What concerns the operator is at the private address alone, and what he orders is
-// done.
+// Operators' methods are at the private address alone, and work.
 func TestOperatorsNodeSurface(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 23, NetworkID: 50001, History: &simnet.History{Options: history.Options{Txs: 50}}})
 	require.NoError(t, err)
@@ -262,13 +261,13 @@ func TestOperatorsNodeSurface(t *testing.T) {
 	s.stop(t)
 }
 
-// As long as no node has answered, clients and the operator hear so.
+// As long as no node has answered, the answers to clients and to the operator say so.
 func TestNodeSurfaceBeforeTheNodeAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	listen, private, nobody := freeAddress(t), freeAddress(t), freeAddress(t)
+	listen, private, unused := freeAddress(t), freeAddress(t), freeAddress(t)
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, []string{"serve", "--listen", listen, "--private-listen", private, "--data-dir", t.TempDir(), "--network", "local=http://" + nobody}, strings.NewReader(""), &lines{}, &lines{})
+		done <- run(ctx, []string{"serve", "--listen", listen, "--private-listen", private, "--data-dir", t.TempDir(), "--network", "local=http://" + unused}, strings.NewReader(""), &lines{}, &lines{})
 	}()
 	require.Eventually(t, func() bool {
 		response, err := http.Get("http://" + private + "/healthz")

@@ -89,7 +89,7 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 	s.stop(t)
 }
 
-// The loss of a network, node and validators alike, is not felt on the other.
+// The loss of a network, with node and validators, does not affect the other.
 func TestLossOfOneNetworkLeavesTheOther(t *testing.T) {
 	one, err := simnet.Start(simnet.Options{Seed: 9, NetworkID: 50001})
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestLossOfOneNetworkLeavesTheOther(t *testing.T) {
 	s.stop(t)
 }
 
-// Ctrl-C with rounds under way ends them all: callers are told, nothing is left.
+// Ctrl-C ends all rounds under way: callers get an error, and nothing keeps running.
 func TestStopWithRoundsInFlight(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	before := goleak.IgnoreCurrent()
@@ -155,7 +155,7 @@ func TestStopWithRoundsInFlight(t *testing.T) {
 			statuses <- response.StatusCode
 		}()
 	}
-	// A silent quorum makes every round ask everybody in the end.
+	// Each round asks all validators in the end, because a quorum never answers.
 	require.Eventually(t, func() bool { return n.Requests() >= 9*requests }, 5*time.Minute, 10*time.Millisecond)
 	s.stop(t)
 	for range requests {

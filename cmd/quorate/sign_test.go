@@ -18,7 +18,7 @@ import (
 	"quorate/internal/simnet"
 )
 
-// What a server says of a transaction, as the command passes it on.
+// The command prints what a server says of a transaction.
 func TestSignTransactionThroughServer(t *testing.T) {
 	txID := ids.ID{0xab, 31: 1}
 	unsigned, err := warp.NewUnsignedMessage(5, ids.Empty, []byte("from a transaction"))
@@ -101,7 +101,7 @@ func TestSignRefusesUnusableAnswers(t *testing.T) {
 	}
 }
 
-// A hash that nobody knows is the user's mistake; a node that fails is not.
+// An unknown hash is the user's mistake; a node that fails is not.
 func TestSignTransactionThroughNode(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 8, Validators: 3})
 	require.NoError(t, err)

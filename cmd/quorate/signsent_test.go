@@ -144,7 +144,7 @@ func TestMessagesOfEVMTransactions(t *testing.T) {
 	require.Equal(t, "NODE_UNAVAILABLE", got.Code)
 }
 
-// TestSignPrintsEachMessage prints what a server says of each message of a transaction.
+// TestSignPrintsEachMessage prints the server's answer for each message of a transaction.
 func TestSignPrintsEachMessage(t *testing.T) {
 	unsigned, err := warp.NewUnsignedMessage(5, ids.ID{1}, []byte("sent"))
 	require.NoError(t, err)

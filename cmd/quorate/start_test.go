@@ -175,7 +175,8 @@ func TestSigningDoesNotWaitForGenesis(t *testing.T) {
 	}
 }
 
-// The provider answers with a status that is not a node's. /readyz says which, and the service starts once it answers.
+// The provider answers with a status that nodes do not use. /readyz says which, and the service starts
+// once the provider answers.
 func TestReasonOfNodeThatDoesNotAnswer(t *testing.T) {
 	n := startSimnet(t, simnet.Options{Seed: 62, Validators: 4})
 	for _, status := range []int{http.StatusForbidden, http.StatusServiceUnavailable} {
@@ -193,7 +194,7 @@ func TestReasonOfNodeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// The node refuses to tell its chains, which the node API needs and signing does not.
+// The node refuses to list its chains, which the node API needs and signing does not.
 func TestSigningDoesNotWaitForChains(t *testing.T) {
 	n := startSimnet(t, simnet.Options{Seed: 63, Validators: 4})
 	p := startProvider(t, n.NodeURL())
@@ -249,8 +250,8 @@ func TestIndexOfSigningIsDefault(t *testing.T) {
 	s.stop(t)
 }
 
-// A local network that is created again has the same network ID. Neither the data of the one before nor its signed
-// messages are served, and nothing is signed for it.
+// A local network that is created again has the same network ID. The service serves neither the data
+// nor the signed messages of the one before, and signs nothing for it.
 func TestAnotherNetworkWithTheSameID(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts four services")
@@ -293,8 +294,8 @@ func TestAnotherNetworkWithTheSameID(t *testing.T) {
 	s.stop(t)
 }
 
-// A node that restarts takes the service out of no balancer while signing works. The service starts without its node
-// and signs once the node answers.
+// While a node restarts, the service stays ready for load balancers as long as signing works. It
+// starts without its node and signs once the node answers.
 func TestServiceOutlivesItsNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for timeouts of a node that is away")

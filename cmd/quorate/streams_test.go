@@ -440,8 +440,8 @@ func TestStreamsResume(t *testing.T) {
 	}
 }
 
-// TestStreamsOfReplicas does so with two processes on one server, both of which sign. Each reader is connected to one of
-// them; the first is restarted in between.
+// TestStreamsOfReplicas is TestStreamsResume with two processes on one server, both of which sign.
+// Each reader is connected to one of them; the first is restarted in between.
 func TestStreamsOfReplicas(t *testing.T) {
 	server := pgserver.Run(t)
 	n, err := simnet.Start(simnet.Options{Seed: 42, Validators: 6})

@@ -69,7 +69,7 @@ func ask(t *testing.T, method, url, body string, headers ...string) (*http.Respo
 	return response, string(content)
 }
 
-// The bounds of the public surface, over real sockets and through the configuration.
+// The public surface enforces its bounds, over real sockets and with a configuration file.
 func TestServiceGuardsItsSurface(t *testing.T) {
 	n := startSimnet(t, simnet.Options{Seed: 31, Validators: 5})
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ limits: {body: 4KiB, header: 8KiB, header_time: 1s, body_time: 1s, stall: 1s, co
 		return true
 	}, 5*time.Minute, 20*time.Millisecond)
 
-	// Everybody's allowance: startService has used none of it, as /health is free.
+	// The allowance of all clients: startService has used none of it, because /health is free.
 	for i := range 5 {
 		response, content = ask(t, "POST", url, body)
 		require.Equal(t, i < 4, response.StatusCode == http.StatusOK, "request %d: %s", i, content)
@@ -223,14 +223,14 @@ func TestServiceOverTLS(t *testing.T) {
 	s.stop(t)
 }
 
-// A round that is under way when the service is told to stop is finished.
+// A round that is under way when the service gets SIGTERM is finished.
 func TestStopFinishesTheRoundInFlight(t *testing.T) {
 	n := startSimnet(t, simnet.Options{Seed: 33, Validators: 5})
 	s := startService(t, t.TempDir(), map[string]*simnet.Network{"fuji": n})
-	told := make(chan struct{})
+	stopping := make(chan struct{})
 	for _, v := range n.Validators() {
 		v.SetHook(func(_ *warp.UnsignedMessage, _ []byte, honest simnet.Answer) simnet.Answer {
-			<-told
+			<-stopping
 			return honest
 		})
 	}
@@ -247,7 +247,7 @@ func TestStopFinishesTheRoundInFlight(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return n.Requests() > asked }, 5*time.Minute, time.Millisecond)
 	s.end()
-	require.Eventually(t, func() bool { // until nobody is let in any more
+	require.Eventually(t, func() bool { // until the listener accepts no connection
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
 		if err == nil {
 			c.Close()
@@ -255,7 +255,7 @@ func TestStopFinishesTheRoundInFlight(t *testing.T) {
 		return err != nil
 	}, 5*time.Minute, time.Millisecond)
 	require.Empty(t, status, "the round was over before the service was told to stop")
-	close(told)
+	close(stopping)
 	s.stop(t)
 	require.Equal(t, 200, <-status)
 }
@@ -345,8 +345,8 @@ tls: {cert: x}
 	require.NotContains(t, errOut, "geheim")
 }
 
-// The files that a configuration names are looked into, and each that is no good is told
-// of at the line that names it.
+// config check reads the files that a configuration names, and reports wrong ones at the line that
+// names them.
 func TestConfigCheckReadsFiles(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, content string) string {
@@ -383,7 +383,7 @@ networks:
 	require.NotContains(t, out, "token_lists[0]")
 }
 
-// What bounds clients, and TLS, can be given as the rest is.
+// Limits of clients, and TLS, can be set by flag, variable and file.
 func TestLimitsByFlagAndEnvironment(t *testing.T) {
 	t.Setenv("QUORATE_LIMITS_BODY", "1MiB")
 	t.Setenv("QUORATE_LIMITS_STALL", "7s")
@@ -431,8 +431,7 @@ var (
 	labels = regexp.MustCompile(`by \(([a-z_, ]+)\)|([a-z_]+)=~?"|\{\{ ?(?:\$labels\.)?([a-z_]+) ?\}\}`)
 )
 
-// The dashboard and the alerts show metrics that exist, by labels that these have; and
-// no metric has many series.
+// The dashboard and the alerts use existing metrics and labels, and no metric has many series.
 func TestDashboardShowsWhatExists(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Prometheus beside a service")

@@ -124,7 +124,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What the chart refers to is there: labels, ports, volumes and services.
+// All references in the chart exist: labels, ports, volumes and services.
 func TestManifests(t *testing.T) {
 	quorate := build(t)
 	for name, want := range map[string][]string{

@@ -221,8 +221,8 @@ func build(name, pkg string) (string, error) {
 	return program, os.Rename(fresh, program)
 }
 
-// FreePorts are some that nobody listens on. The system does not give them to those
-// who ask for any, so that nobody else has them before they are used.
+// FreePorts returns ports without a listener. The system does not assign them to programs that listen on
+// port 0, so that they stay free until they are used.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range 100 * n {
@@ -433,9 +433,9 @@ func (n *Network) Restart(i int) {
 }
 
 // AwaitHealthy waits until every node reports that it is healthy.
-func (n *Network) AwaitHealthy(patience time.Duration) {
+func (n *Network) AwaitHealthy(timeout time.Duration) {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(n.t.Context(), timeout)
 	defer cancel()
 	for i, node := range n.nodes {
 		for {
@@ -451,7 +451,7 @@ func (n *Network) AwaitHealthy(patience time.Duration) {
 				}
 			}
 			if n.pause(ctx) != nil {
-				n.t.Fatalf("node %d is not healthy after %s\n%s", i, patience, n.log(i))
+				n.t.Fatalf("node %d is not healthy after %s\n%s", i, timeout, n.log(i))
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func TestAllowanceOfADay(t *testing.T) {
 	})
 }
 
-// What requests cost beyond one each is charged afterwards.
+// Costs of a request beyond one are charged afterwards.
 func TestOwe(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -198,8 +198,8 @@ func TestClientOwes(t *testing.T) {
 			time.Sleep(9 * time.Second)
 			require.Equal(t, 200, get(e, "/", "192.0.2.1:1").Code)
 		}
-		var nobody *Guard
-		_, client := nobody.Accompany(echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/", nil), nil))
+		var none *Guard
+		_, client := none.Accompany(echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/", nil), nil))
 		client.Owe(t.Context(), 10)
 	})
 }
@@ -277,7 +277,7 @@ func TestLimitPerAddress(t *testing.T) {
 	})
 }
 
-// What comes over a connection counts as requests do, for as long as the key is good.
+// Messages over a connection count as requests do, as long as the API key is valid.
 func TestClientOfAConnection(t *testing.T) {
 	f := KeyFile(filepath.Join(t.TempDir(), "keys.json"))
 	key, err := f.Add("one", "", time.Now())

@@ -28,7 +28,7 @@ var (
 	// ErrKeyName reports that the name is invalid.
 	ErrKeyName = errors.New("a name is 1 to 64 letters, digits, dots, hyphens and underscores")
 	// ErrTooManyKeys reports that the maximum number of API keys is reached.
-	ErrTooManyKeys = fmt.Errorf("there are %d keys, which is the most; in a file, delete the revoked ones that nobody uses any more", maxKeys)
+	ErrTooManyKeys = fmt.Errorf("there are %d keys, which is the most; in a key file, delete revoked ones", maxKeys)
 )
 
 const (

@@ -106,8 +106,8 @@ func (g *gone) Get(ctx context.Context, f store.Family, keys []store.PK) ([][]by
 	return g.Store.Get(ctx, f, keys)
 }
 
-// What one process does to the keys all hear of within seconds; while the store is away,
-// those that are known stay as they are.
+// All processes see changes of API keys within seconds. While the store is away, the known keys stay
+// as they are.
 func TestKeysInTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -24,8 +24,8 @@ func three(s store.Store, c Class) []*allowance {
 	return all
 }
 
-// Whoever is asked when, all together let in what one alone would: never more, and
-// hardly less where all are asked all the time.
+// Several processes together allow as many requests as one would: never more, and hardly fewer if
+// all of them get requests all the time.
 func TestAllowancesAreShared(t *testing.T) {
 	for _, c := range []Class{
 		{PerSecond: 200, Burst: 50}, {PerSecond: 10}, {PerSecond: 1, Burst: 1}, {PerSecond: 1000, PerDay: 1500}, {PerSecond: 0.5, Burst: 3},
@@ -58,7 +58,7 @@ func requireAllowance(t *testing.T, c Class, allowed int, in time.Duration, part
 	require.GreaterOrEqual(t, float64(allowed), part*most-1, "%+v", c)
 }
 
-// So it is with batches: each is let in as a whole or not at all.
+// Batches are allowed as a whole or not at all.
 func TestBatchesAreShared(t *testing.T) {
 	for _, c := range []Class{{PerSecond: 200, Burst: 50}, {PerSecond: 10}, {PerSecond: 1000, PerDay: 1500}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestSharedAllowanceSaysWhenToComeAgain(t *testing.T) {
 	})
 }
 
-// A debt that was made in one process counts in all.
+// A client's debt in one process counts in all.
 func TestDebtsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := three(store.NewMemory(), Class{PerSecond: 100, Burst: 50})
@@ -128,7 +128,7 @@ func TestDebtsAreShared(t *testing.T) {
 	})
 }
 
-// A clock that was set wrong shuts nobody out for long.
+// A wrong clock does not refuse clients for long.
 func TestClocksThatDisagree(t *testing.T) {
 	c := Class{PerSecond: 10, Burst: 20}
 	now := time.Unix(1_700_000_000, 0)

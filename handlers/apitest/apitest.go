@@ -19,7 +19,7 @@ import (
 )
 
 // update is a flag of every test binary that has golden files.
-var update = flag.Bool("update", false, "write the golden files of the shapes anew")
+var update = flag.Bool("update", false, "rewrite the golden files of the shapes")
 
 // Get sends a GET request. headers are alternating names and values.
 func Get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {

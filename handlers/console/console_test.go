@@ -90,8 +90,8 @@ func TestPagesAreServedWithAStrictPolicy(t *testing.T) {
 	}
 }
 
-// Pages load nothing from elsewhere, and name no other host at all but in notices of
-// licences and in the name of a format.
+// Pages load nothing from other hosts, and name other hosts only in licence notices and in the name of
+// a format.
 func TestPagesNameNoOtherHost(t *testing.T) {
 	require.NoError(t, fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
 		require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestFeedTellsWhatChanged(t *testing.T) {
 	o := c.Observer("fuji")
 	require.False(t, o.Watching())
 	three := set(40, 30, 30)
-	o.Observe(snapshot(three, 1, "uuu", "")) // nobody sees it
+	o.Observe(snapshot(three, 1, "uuu", "")) // no client is subscribed
 	s := c.feed.subscribe(client(1))
 	require.True(t, o.Watching())
 	require.Equal(t, `event: rounds
@@ -165,7 +165,7 @@ data: {"id":"fuji/2","elapsed":12.35,"targetWeight":"67","changes":"0s","outcome
 	late := c.feed.subscribe(client(1))
 	defer c.feed.unsubscribe(late)
 	all := join(c.feed.take(late))
-	require.Contains(t, all, `"running":[]`, "nobody heard how round 3 went on")
+	require.Contains(t, all, `"running":[]`, "no client saw the rest of round 3")
 	require.Contains(t, all, `"fuji/2"`)
 }
 
@@ -180,7 +180,7 @@ func join(events [][]byte) string {
 // client is one of many addresses.
 func client(i int) netip.Prefix { return access.OriginOf(fmt.Sprintf("198.51.100.%d", i)) }
 
-// What is told to who comes late is put into words while rounds go on.
+// The state for a late subscriber is encoded while rounds continue.
 func TestLateListenerHoldsUpNothing(t *testing.T) {
 	f := newFeed()
 	s := f.subscribe(client(1))
@@ -237,7 +237,7 @@ func TestFeedIsBounded(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("fuji/%d", maxRunning), f.recent[0].ID)
 }
 
-func TestStatusHasWhatAnybodyMaySee(t *testing.T) {
+func TestStatusIsPublic(t *testing.T) {
 	c, _ := newTest(t, Options{
 		Networks: func() []Network {
 			return []Network{
@@ -329,7 +329,7 @@ func TestLiveStream(t *testing.T) {
 		require.Contains(t, data, `"replies":"us"`)
 		break
 	}
-	// The end of the service ends the stream, which nobody else would.
+	// Only the end of the service ends the stream.
 	c.Close()
 	for err == nil {
 		_, _, err = events(body)
@@ -342,7 +342,7 @@ func TestLiveStream(t *testing.T) {
 		mine = append(mine, c.feed.subscribe(access.OriginOf("192.0.2.1")))
 	}
 	require.NotContains(t, mine, (*subscriber)(nil))
-	require.Equal(t, http.StatusServiceUnavailable, get(e, "/console/api/live").Code, "nobody has all streams")
+	require.Equal(t, http.StatusServiceUnavailable, get(e, "/console/api/live").Code, "one client does not get all streams")
 	c.feed.unsubscribe(mine[0])
 	require.NotNil(t, c.feed.subscribe(access.OriginOf("192.0.2.1")))
 	for i := range maxSubscribers - maxOfOne {

@@ -155,7 +155,7 @@ func TestFailuresOfTheLastHour(t *testing.T) {
 	})
 }
 
-// A store that does not answer is asked once a second, however many clients wait for it one after the other.
+// A store that does not answer gets one query a second, however many clients wait.
 func TestStoreThatFailsIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakeFailures{err: errors.New("the store is gone")}

@@ -46,7 +46,7 @@ func TestProblemsHaveABeginning(t *testing.T) {
 		})
 		c.sample()
 		v := statusOf(t, c)
-		require.Empty(t, v.Problems, "nobody requires the last subnet, whose validators are not connected")
+		require.Empty(t, v.Problems, "no client requires the last subnet, whose validators are not connected")
 		require.NotZero(t, v.Networks[0].Subnets[2].Since)
 		require.Equal(t, ready, v.Readiness)
 
@@ -160,7 +160,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// A collector that fails hides nothing that was counted, and what it counted meanwhile is not shown as one peak.
+// A failing collector does not hide counts, and what it counted meanwhile does not show as one peak.
 func TestHistoryWithoutACollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: signSeconds, Buckets: []float64{1}, ConstLabels: prometheus.Labels{"network": "fuji", "origin": "client"}}, []string{"outcome"})

@@ -138,7 +138,7 @@ func TestMessagesArePaged(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "10.0.0.7")
 }
 
-// A search reads a bounded number of messages and says where to go on.
+// A search reads a bounded number of messages and returns the position to continue from.
 func TestSearchIsBounded(t *testing.T) {
 	a := &fakeArchive{oldest: 1, newest: 10_000}
 	v, err := messageQuery{limit: 25, id: &ids.ID{77}}.read(t.Context(), a)

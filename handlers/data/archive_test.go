@@ -247,7 +247,7 @@ func TestBlockAnswers(t *testing.T) {
 	}
 }
 
-// TestBlockRefusals asks for what there is not.
+// TestBlockRefusals requests blocks that do not exist.
 func TestBlockRefusals(t *testing.T) {
 	a := simulatedArchive()
 	n := a.network()

@@ -106,7 +106,7 @@ func TestTimesBeforeCortinaAreBoundByImports(t *testing.T) {
 	require.False(t, got.ConsumingBlockTimestampIsUpperBound)
 }
 
-// TestBalancesBeforeCortinaAreRefused: nobody knows what the X-Chain had accepted then.
+// TestBalancesBeforeCortinaAreRefused: no node reports what the X-Chain had accepted then.
 func TestBalancesBeforeCortinaAreRefused(t *testing.T) {
 	f := newFake()
 	f.cortina = ago(time.Hour)

@@ -302,8 +302,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestCatchingUp checks which answers wait for which records, and that none is out
-// of date without saying so.
+// TestCatchingUp checks which answers wait for which indexes, and that none is out of date without
+// saying so.
 func TestCatchingUp(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -418,8 +418,8 @@ func TestFailures(t *testing.T) {
 	requireError(t, apitest.Get(fuji(t, f), stakings+"&pageSize=100"), 500)
 }
 
-// TestClientGone checks that nothing is sent to a client that left, and that its
-// leaving is no failure of ours.
+// TestClientGone checks that nothing is sent to a client that left, and that this does not count as a
+// failure of the service.
 func TestClientGone(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -539,7 +539,7 @@ func TestTokensOfOtherLists(t *testing.T) {
 	requireError(t, apitest.Get(h, strings.Replace(vertices, "=5", "=6", 1)+"&pageToken="+tokens[len(tokens)-2]), 400, "pageToken: ")
 }
 
-// TestLargeAnswers sends a page that is larger than what is held back.
+// TestLargeAnswers sends a page that is larger than the buffer.
 func TestLargeAnswers(t *testing.T) {
 	f := newFake()
 	big := fmt.Sprintf(`{"config":{"chainId":1},"extraData":"0x%s"}`, strings.Repeat("00", 40_000))
@@ -576,8 +576,7 @@ func TestLargeAnswers(t *testing.T) {
 	requireError(t, apitest.Get(fuji(t, f), subnetsURL), 500)
 }
 
-// TestWhatIsMissingIsSaid asks for what cannot be recorded before somebody does
-// something.
+// TestWhatIsMissingIsSaid requests what cannot be indexed before the operator acts.
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	f := newFake()
 	f.progress[xID] = data.Progress{Height: 0, Needs: "switch it on", Err: errors.New("secret")}

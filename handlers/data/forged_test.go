@@ -30,7 +30,7 @@ func forged(id ids.ID) []ids.ID {
 // TestForgedIDsAreUnknown asks each operation that takes an ID for one that differs from an
 // existing ID in its last bytes.
 func TestForgedIDsAreUnknown(t *testing.T) {
-	r := newRecorded(t, store.NewMemory())
+	r := newIndexed(t, store.NewMemory())
 	funds := makes(ids.ID{1}, "BaseTx", chain.Output{Amount: 100, DestinationID: xID}, chain.Output{Amount: 100, DestinationID: xID}, chain.Output{Amount: 100, DestinationID: xID})
 	r.block(pID, ago(time.Hour))
 	r.block(xID, ago(time.Hour), funds)

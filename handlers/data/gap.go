@@ -100,7 +100,7 @@ func (n *network) sinceFirst(g gaps, b blockchain, took func(chainID ids.ID) boo
 		if other == b || took(other.id) || g.has(other.id) {
 			continue
 		}
-		g = append(g, newGap(other, b, reply.CatchingUp(nil, "the first page of this list left them out, as the index of the %s had not caught up; ask for the list anew, without pageToken", other.name)))
+		g = append(g, newGap(other, b, reply.CatchingUp(nil, "the first page of this list left them out, as the index of the %s had not caught up; request the list again, without pageToken", other.name)))
 	}
 	return g
 }

@@ -41,8 +41,8 @@ func read(t testing.TB, h http.Handler, path string) (got shared, header http.He
 	return got, w.Header()
 }
 
-// An answer leaves out what lies between its chain and another one whose index has not caught
-// up, says so, and is the same for the rest.
+// While the index of another chain has not caught up, an answer leaves out atomic transfers with that
+// chain, says so, and is complete otherwise.
 func TestAtomicMemoryNeedsBothChains(t *testing.T) {
 	names := map[ids.ID]string{pID: "p-chain", xID: "x-chain", cID: "c-chain"}
 	for _, tt := range []struct {
@@ -121,7 +121,7 @@ func TestAtomicMemoryNeedsBothChains(t *testing.T) {
 	}
 }
 
-// Of the C-Chain there is nothing but what lies between it and the others.
+// The C-Chain's answers contain only atomic transfers with the other chains.
 func TestCChainWithoutOthers(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -147,7 +147,7 @@ func TestGeneratedClientsGetNoPartOfBalances(t *testing.T) {
 	}
 }
 
-// All pages of a list leave out the same, whatever becomes of the indexes meanwhile.
+// All pages of a list leave out the same transfers, whatever the indexes do meanwhile.
 func TestPagesLeaveOutTheSame(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -162,7 +162,7 @@ func TestPagesLeaveOutTheSame(t *testing.T) {
 	for seen := 1; page.NextPageToken != ""; seen++ {
 		page, _ = read(t, h, list+"&pageToken="+page.NextPageToken)
 		require.Len(t, page.Unavailable, 1)
-		require.Contains(t, page.Unavailable[0].Reason, "ask for the list anew")
+		require.Contains(t, page.Unavailable[0].Reason, "request the list again")
 		for _, u := range page.UTXOs {
 			require.NotEqual(t, cID.String(), u.CreatedOnChainID)
 			require.NotEqual(t, cID.String(), u.ConsumedOnChainID)
@@ -179,8 +179,8 @@ func TestPagesLeaveOutTheSame(t *testing.T) {
 	require.Len(t, page.Unavailable, 1)
 }
 
-// What an asset is called is known of those that the index of the X-Chain has come to. A
-// denomination of 0 for the others would be a wrong number.
+// The name of an asset is known if the index of the X-Chain has reached it. A denomination of 0 for
+// others would be wrong.
 func TestAssetsThatAreNotIndexedYet(t *testing.T) {
 	f := newFake()
 	f.outputs = append(f.outputs[:0:0], output(1, 0, func(o *ledger.Output) { o.AssetID = lost }), output(1, 1, nil), output(1, 2, func(o *ledger.Output) { o.AssetID = coin }))

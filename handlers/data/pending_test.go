@@ -220,7 +220,7 @@ func TestPendingRewardRefusals(t *testing.T) {
 	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "this instance has no index of delegations")
 }
 
-// renewing is a registry in which all validations begin anew once a page was read.
+// renewing is a registry in which all validations start over after a page was read.
 type renewing struct {
 	data.Registry
 	reads int

@@ -24,8 +24,8 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// recorded is a network with a real record of outputs.
-type recorded struct {
+// indexed is a network with a real record of outputs.
+type indexed struct {
 	t           *testing.T
 	store       store.Store
 	matcher     *ledger.Matcher
@@ -35,9 +35,9 @@ type recorded struct {
 	surface     *echo.Echo
 }
 
-func newRecorded(t *testing.T, s store.Store) *recorded {
+func newIndexed(t *testing.T, s store.Store) *indexed {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r := &recorded{t: t, store: s, matcher: ledger.NewMatcher(s, constants.FujiID, nil), projections: make(map[ids.ID]*ledger.Projection), tip: make(map[ids.ID]*chain.Block), subnets: subnets.NewProjection(constants.FujiID)}
+	r := &indexed{t: t, store: s, matcher: ledger.NewMatcher(s, constants.FujiID, nil), projections: make(map[ids.ID]*ledger.Projection), tip: make(map[ids.ID]*chain.Block), subnets: subnets.NewProjection(constants.FujiID)}
 	for _, id := range []ids.ID{pID, xID, cID} {
 		r.projections[id] = ledger.NewProjection(constants.FujiID, id)
 	}
@@ -55,7 +55,7 @@ func newRecorded(t *testing.T, s store.Store) *recorded {
 }
 
 // block records the next block of a chain.
-func (r *recorded) block(chainID ids.ID, at time.Time, txs ...chain.Tx) {
+func (r *indexed) block(chainID ids.ID, at time.Time, txs ...chain.Tx) {
 	r.t.Helper()
 	b := &chain.Block{ChainID: chainID, Time: at, Txs: txs}
 	if tip := r.tip[chainID]; tip != nil {
@@ -90,7 +90,7 @@ func input(tx chain.Tx, index int, source ids.ID) chain.Input {
 	return chain.Input{OutputID: o.ID, SourceChainID: source, AssetID: o.AssetID, Amount: o.Amount}
 }
 
-func (r *recorded) get(path string) map[string]any {
+func (r *indexed) get(path string) map[string]any {
 	r.t.Helper()
 	w := httptest.NewRecorder()
 	r.surface.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
@@ -100,7 +100,7 @@ func (r *recorded) get(path string) map[string]any {
 	return body
 }
 
-// TestRecord asks for what a real record holds, while it grows, on every engine.
+// TestRecord requests everything from a real index, while it grows, on every engine.
 func TestRecord(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testRecord(t, store.NewMemory()) })
 	t.Run("pebble", func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestRecord(t *testing.T) {
 }
 
 func testRecord(t *testing.T, s store.Store) {
-	r := newRecorded(t, s)
+	r := newIndexed(t, s)
 	requireError(t, apitest.Get(r.surface, utxosPath), 503, "the index of the p-chain is still catching up")
 
 	funds := makes(ids.ID{1}, chain.Unknown)

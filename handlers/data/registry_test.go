@@ -195,7 +195,7 @@ func validatorsAt(t *testing.T, h http.Handler, path string) (all []map[string]a
 	return body.Validators
 }
 
-// TestRegistryRefusals asks for what there is not.
+// TestRegistryRefusals requests subnets and validators that do not exist.
 func TestRegistryRefusals(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)

@@ -32,8 +32,7 @@ func (r *rewards) Potential(_ context.Context, of map[ids.ID]stakes.Validator) (
 	return r.known, r.err
 }
 
-// TestRewardsOfLiveStakes asks for stakes of which the record does not say what they
-// will be paid.
+// TestRewardsOfLiveStakes requests stakes whose rewards the index does not know.
 func TestRewardsOfLiveStakes(t *testing.T) {
 	f, r := newFake(), &rewards{}
 	active := slices.IndexFunc(f.delegations, func(d *ledger.Delegation) bool { return d.StatusAt(now) == ledger.DelegationActive })

@@ -41,8 +41,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestNullIsNowhere checks what holds for all answers: only four members of a
-// genesis may be null.
+// TestNullIsNowhere checks that only four fields of a genesis may be null in all answers.
 func TestNullIsNowhere(t *testing.T) {
 	h := fuji(t, newFake())
 	nullable := []string{"airdropAmount", "baseFeePerGas", "blobGasUsed", "excessBlobGas"}
@@ -54,8 +53,7 @@ func TestNullIsNowhere(t *testing.T) {
 	}
 }
 
-// TestClientsForm compares the two forms: they are the same but for two members of
-// a genesis.
+// TestClientsForm compares the two forms: they differ in two fields of a genesis.
 func TestClientsForm(t *testing.T) {
 	const sdk = "speakeasy-sdk/typescript 0.3.13 2.792.2 1.0.0 @avalanche-sdk/chainkit"
 	documented, clients := `"baseFeePerGas":"0x5d21dba00"`, `"baseFeePerGas":25000000000`

@@ -166,7 +166,7 @@ func TestRewardTransactions(t *testing.T) {
 	require.Greater(t, paid, 10)
 }
 
-// TestTransactionRefusals asks for what there is not.
+// TestTransactionRefusals requests transactions that do not exist.
 func TestTransactionRefusals(t *testing.T) {
 	a := simulatedArchive()
 	n := a.network()

@@ -32,8 +32,8 @@ import (
 	"quorate/handlers/query"
 )
 
-// The document is a valid one, examples and defaults included, without an operation or
-// parameter that nobody explains.
+// The document is valid, examples and defaults included, and describes each operation and
+// parameter.
 func TestDocumentIsValid(t *testing.T) {
 	document := conform.Document(t)
 	require.NoError(t, document.Validate(t.Context(), openapi3.EnableExamplesValidation()))
@@ -94,7 +94,7 @@ func TestFilesAreCompressedAndKept(t *testing.T) {
 	require.Zero(t, kept.Body.Len())
 }
 
-// What is embedded of Swagger UI is what its package has.
+// The embedded files of Swagger UI equal those of its package.
 func TestVendoredFilesHaveTheirSums(t *testing.T) {
 	sums, err := os.ReadFile(filepath.Join("ui", "SHA256SUMS"))
 	require.NoError(t, err)

@@ -129,7 +129,7 @@ func TestWhichBalance(t *testing.T) {
 	word := func(n int64) []byte { return common.LeftPadBytes(big.NewInt(n).Bytes(), 32) }
 	over := new(big.Int).Add(most.ToBig(), big.NewInt(1))
 	f.reported[fungible(1)] = word(7) // rebases
-	f.reported[fungible(2)] = word(0) // transfers that nobody made
+	f.reported[fungible(2)] = word(0) // transfers that were never made
 	f.sums[3].Sum, f.reported[fungible(3)] = big.NewInt(-2), word(5)
 	delete(f.reported, fungible(4)) // fails
 	f.reported[fungible(5)] = []byte{1}

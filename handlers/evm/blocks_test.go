@@ -22,7 +22,7 @@ type readBlock struct {
 }
 
 // testBlocks compares blocks and their transactions with those that the generator made.
-func (r *recorded) testBlocks(t *testing.T, h http.Handler, base string) {
+func (r *indexed) testBlocks(t *testing.T, h http.Handler, base string) {
 	var want []readBlock
 	cumulative := 0
 	for _, b := range r.truth.Blocks() {

@@ -61,7 +61,7 @@ func getTransaction(t *testing.T, h http.Handler, base string, hash common.Hash)
 }
 
 // testTransactions compares each transaction and its effects with those that the generator made.
-func (r *recorded) testTransactions(t *testing.T, h http.Handler, base string) {
+func (r *indexed) testTransactions(t *testing.T, h http.Handler, base string) {
 	moved := make(map[common.Hash][]string)
 	for _, x := range r.truth.Transfers() {
 		id, amount := "", x.Amount.Dec()
@@ -112,7 +112,7 @@ func (r *recorded) testTransactions(t *testing.T, h http.Handler, base string) {
 }
 
 // requireNative compares the fields of the transaction itself.
-func (r *recorded) requireNative(t *testing.T, b *chain.Block, i int, got *wholeTransaction) {
+func (r *indexed) requireNative(t *testing.T, b *chain.Block, i int, got *wholeTransaction) {
 	t.Helper()
 	want, native := &b.Transactions[i], &got.NativeTransaction
 	to := want.Created
@@ -157,10 +157,10 @@ func (n retyping) Blocks(ctx context.Context, from uint64, count int, traces boo
 	return blocks, err
 }
 
-// TestTransactionsOfNodes asks for the effects of a transaction that only the node has: from nodes that do not trace,
-// that lack the block, and that return another one.
+// TestTransactionsOfNodes requests the effects of a transaction that only the node has: from nodes
+// that do not trace, that lack the block, and that return another one.
 func TestTransactionsOfNodes(t *testing.T) {
-	r := newRecorded(t, 300)
+	r := newIndexed(t, 300)
 	deployed := make(map[common.Hash]bool)
 	for _, d := range r.truth.Deployments() {
 		deployed[d.TxHash] = true

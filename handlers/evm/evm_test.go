@@ -68,7 +68,7 @@ func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts 
 	apitest.RequireError(t, w, 500, status, parts...)
 }
 
-// TestTokensThatCannotBeAsked: what is wrong with one token says that token alone.
+// TestTokensThatCannotBeAsked: an error of one token affects that token alone.
 func TestTokensThatCannotBeAsked(t *testing.T) {
 	f := newFake()
 	plain := tokensOf(t, fuji(t, f))
@@ -277,7 +277,7 @@ func TestNamesOfChains(t *testing.T) {
 	}
 }
 
-// Pages follow each other, each as long as was asked for but the last.
+// Pages follow each other, each as long as requested except the last.
 func TestPages(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -317,7 +317,7 @@ func TestPages(t *testing.T) {
 	require.Equal(t, http.StatusOK, apitest.Get(h, balances+"&pageSize=500").Code)
 }
 
-// A token is of use for the list it came from and no other.
+// A page token is valid only for its own list.
 func TestTokensOfOtherLists(t *testing.T) {
 	f := newFake()
 	l1 := f.chain()
@@ -363,7 +363,7 @@ func TestTokensOfOtherLists(t *testing.T) {
 	requireError(t, apitest.Get(h, latest), http.StatusBadRequest, "pageToken: it leads nowhere")
 }
 
-// What is asked of the record is what the request says.
+// The query of the index follows from the request.
 func TestWhatIsAsked(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -380,7 +380,7 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 	require.Equal(t, 200, apitest.Get(h, balances+"&blockNumber=0012&contractAddress="+upper(items)+"&pageSize=500").Code)
 	require.Equal(t, evm.BalanceQuery{Wallet: alice, At: ptr(uint64(12)), Contract: &items, Limit: 500}, f.askedBalance)
-	require.EqualValues(t, 12, f.askedNative, "both are told after the same block")
+	require.EqualValues(t, 12, f.askedNative, "both are of the same block")
 	require.Equal(t, 200, apitest.Get(h, balances).Code)
 	require.Equal(t, evm.BalanceQuery{Wallet: alice, Limit: 10}, f.askedBalance)
 	require.EqualValues(t, height, f.askedNative)
@@ -396,8 +396,7 @@ func TestWhatIsAsked(t *testing.T) {
 	require.Equal(t, 5, f.askedTokens)
 }
 
-// A transaction may move any number of tokens: for how many the node is asked is
-// bounded.
+// A transaction may move any number of tokens, but the node is asked about a bounded number.
 func TestManyTokens(t *testing.T) {
 	f := newFake()
 	d := f.details[cards]
@@ -421,7 +420,7 @@ func TestManyTokens(t *testing.T) {
 	require.Equal(t, "UNINDEXED", answer.Transfers[500].Token.Metadata.IndexStatus)
 }
 
-// A token whose details are too large for the answer takes nothing from the others.
+// A token whose details are too large for the answer does not affect others.
 func TestLargeDetails(t *testing.T) {
 	f := newFake()
 	f.largeURI = 2
@@ -527,8 +526,7 @@ func TestIndexBeginsLater(t *testing.T) {
 	require.Equal(t, "70", w.Header().Get("Indexed-From"))
 }
 
-// TestBlocksAheadOfTheRecord asks for blocks that the chain has, the record has not yet
-// got, and nobody has.
+// TestBlocksAheadOfTheRecord requests blocks that the index lacks, and blocks above the chain's tip.
 func TestBlocksAheadOfTheRecord(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -536,7 +534,7 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 	for path, want := range map[string]int{
 		balances + "&blockNumber=1000": 200, balances + "&blockNumber=1001": 503, balances + "&blockNumber=1003": 503, balances + "&blockNumber=1004": 400,
 		internals + "&endBlock=1001": 200, internals + "&endBlock=1002": 503, transfers + "&endBlock=1004": 503,
-		// What nobody has yet bounds nothing.
+		// A bound above the tip is no bound.
 		transfers + "&endBlock=1005": 200, internals + "&endBlock=18446744073709551615": 200,
 	} {
 		w := apitest.Get(h, path)
@@ -546,7 +544,7 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 			require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
 		}
 	}
-	// While the node is away nobody knows how far the chain is.
+	// While the node is away, the chain's tip is unknown.
 	f.progress.Err = errors.New("secret")
 	requireError(t, apitest.Get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not indexed yet")
 
@@ -557,8 +555,7 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 	requireError(t, apitest.Get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not indexed yet")
 }
 
-// TestOldStateIsAskedForOnce pages through balances while the node forgets the state of
-// the block that they are of.
+// TestOldStateIsAskedForOnce pages through balances while the node prunes the state of their block.
 func TestOldStateIsAskedForOnce(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
@@ -577,7 +574,7 @@ func TestOldStateIsAskedForOnce(t *testing.T) {
 	require.Equal(t, 3, pages)
 }
 
-// A token tells nobody's wallet of a balance that the service did not tell.
+// A page token does not reveal a balance that the service did not return.
 func TestBalanceInATokenIsSealed(t *testing.T) {
 	h := fuji(t, newFake())
 	good := nextToken(t, apitest.Get(h, balances))
@@ -665,6 +662,6 @@ func TestTime(t *testing.T) {
 		cancel()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, latest, http.NoBody).WithContext(ctx))
-		require.Empty(t, w.Body.String(), "nobody is there")
+		require.Empty(t, w.Body.String(), "the client has left")
 	})
 }

@@ -485,7 +485,8 @@ func TestICMErrors(t *testing.T) {
 	}
 }
 
-// TestICMWhileIndexing asks while indexes are catching up, while a network is starting, and when no chain is indexed.
+// TestICMWhileIndexing sends requests while indexes are catching up, while a network is starting, and
+// when no chain is indexed.
 func TestICMWhileIndexing(t *testing.T) {
 	history := newICMHistory(t, 3, 60)
 	s := store.NewMemory()
@@ -607,7 +608,7 @@ func TestICMOfficialClient(t *testing.T) {
 	}
 }
 
-// TestICMOfOlderIndex asks an index that a version without ICM messages began.
+// TestICMOfOlderIndex reads an index that a version without ICM messages began.
 func TestICMOfOlderIndex(t *testing.T) {
 	f := newFake()
 	f.err = fmt.Errorf("%w: a chain", evm.ErrNoICM)

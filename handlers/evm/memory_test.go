@@ -10,7 +10,7 @@ import (
 	"quorate/handlers/apitest"
 )
 
-// TestNativeBalanceIsFinal asks the node for a balance once for each block.
+// TestNativeBalanceIsFinal requests a balance from the node once for each block.
 func TestNativeBalanceIsFinal(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)

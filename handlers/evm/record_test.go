@@ -35,8 +35,8 @@ import (
 	"quorate/internal/store"
 )
 
-// recorded is a made-up chain that is really fetched and recorded.
-type recorded struct {
+// indexed is a made-up chain that is really fetched and indexed.
+type indexed struct {
 	t     *testing.T
 	truth *evmchain.Truth
 	node  *evmchain.Node
@@ -44,11 +44,11 @@ type recorded struct {
 	wake  func()
 
 	mu      sync.Mutex
-	next    uint64        // guarded by mu; the height that is recorded next
+	next    uint64        // guarded by mu; the height that is indexed next
 	advance chan struct{} // guarded by mu; closed when next changes
 }
 
-func newRecorded(t *testing.T, transactions int) *recorded {
+func newIndexed(t *testing.T, transactions int) *indexed {
 	t.Helper()
 	const networkID = 5
 	documents := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func newRecorded(t *testing.T, transactions int) *recorded {
 	t.Cleanup(fetcher.Close)
 	keeper := metadata.New(metadata.Options{Contracts: book, Fetcher: fetcher, Store: rows, NetworkID: networkID, BlockchainID: cChainID, Rate: 1000})
 
-	r := &recorded{t: t, truth: g.Truth(), node: n, advance: make(chan struct{})}
+	r := &indexed{t: t, truth: g.Truth(), node: n, advance: make(chan struct{})}
 	name := index.EVMChain(g.ChainID())
 	pipeline, err := index.New(index.Options[*chain.Block]{
 		NetworkID: networkID, Chain: name, Store: rows,
@@ -111,7 +111,7 @@ func newRecorded(t *testing.T, transactions int) *recorded {
 	return r
 }
 
-func (r *recorded) committed(next uint64) {
+func (r *indexed) committed(next uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next = next
@@ -119,8 +119,8 @@ func (r *recorded) committed(next uint64) {
 	r.advance = make(chan struct{})
 }
 
-// await returns once all there is has been recorded.
-func (r *recorded) await() {
+// await returns once all there is has been indexed.
+func (r *indexed) await() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
 	defer cancel()
@@ -136,7 +136,7 @@ func (r *recorded) await() {
 		r.wake()
 		select {
 		case <-ctx.Done():
-			r.t.Fatalf("recorded up to %d of %d: %+v", next, r.node.Tip(), r.chain.Progress())
+			r.t.Fatalf("indexed up to %d of %d: %+v", next, r.node.Tip(), r.chain.Progress())
 		case <-advance:
 		case <-ticker.C:
 		}
@@ -158,7 +158,7 @@ type shown struct {
 
 // all walks the pages of a list. Between two of them it calls between, if that is not
 // nil.
-func (r *recorded) all(h http.Handler, path, member string, size int, between func()) (items []shown, native []string) {
+func (r *indexed) all(h http.Handler, path, member string, size int, between func()) (items []shown, native []string) {
 	r.t.Helper()
 	token := ""
 	for {
@@ -210,7 +210,7 @@ func requireSame(t *testing.T, want, got []string, of string) {
 	require.Len(t, got, len(want), of)
 }
 
-func (r *recorded) latest(success *bool) (want []string) {
+func (r *indexed) latest(success *bool) (want []string) {
 	for _, b := range slices.Backward(r.truth.Blocks()) {
 		for i, tx := range slices.Backward(b.Transactions) {
 			if success == nil || *success == tx.Success {
@@ -246,10 +246,9 @@ func busiest(counts map[common.Address]int, most int) []common.Address {
 	return wallets[:min(most, len(wallets))]
 }
 
-// TestRecord compares what is answered from a real record with what is true of the
-// chain.
+// TestRecord compares answers from a real index with the generator of the chain.
 func TestRecord(t *testing.T) {
-	r := newRecorded(t, 1500)
+	r := newIndexed(t, 1500)
 	h := surface(t, compat.Auto, api.Options{}, r.chain)
 	base := "/v1/chains/" + strconv.FormatUint(r.chain.ChainID, 10)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -489,11 +488,10 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-// TestOfficialClientOnRecord has the official client read a real record to the last
-// page.
+// TestOfficialClientOnRecord has the official client read a real index to the last page.
 func TestOfficialClientOnRecord(t *testing.T) {
 	client := chainkit.Install(t)
-	r := newRecorded(t, 600)
+	r := newIndexed(t, 600)
 	holders, callers, movers := make(map[common.Address]int), make(map[common.Address]int), make(map[common.Address]int)
 	for _, a := range r.truth.Accounts() {
 		holders[a], callers[a] = len(r.truth.Balances(a, r.node.Tip())), len(r.truth.Internals(a))
@@ -573,7 +571,7 @@ func TestOfficialClientOnRecord(t *testing.T) {
 }
 
 // testWindows compares rolling windows with the blocks of the chain.
-func (r *recorded) testWindows(t *testing.T, h http.Handler, base string) {
+func (r *indexed) testWindows(t *testing.T, h http.Handler, base string) {
 	blocks := r.truth.Blocks()
 	end := time.Unix(int64(blocks[len(blocks)-1].Time), 0).UTC().Truncate(time.Hour).Add(time.Hour)
 	transactions, senders := make(map[string]float64), make(map[string]float64)

@@ -65,7 +65,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestClientsForm compares the two forms: they are the same but for one word.
+// TestClientsForm compares the two forms: they differ in one word.
 func TestClientsForm(t *testing.T) {
 	const sdk = "speakeasy-sdk/typescript 0.3.13 2.792.2 1.0.0 @avalanche-sdk/chainkit"
 	documented, clients := `"indexStatus":"indexed"`, `"indexStatus":"INDEXED"`

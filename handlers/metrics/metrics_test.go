@@ -169,7 +169,7 @@ func TestSeries(t *testing.T) {
 		require.EqualValues(t, 946684800+7200, a.LastRun)
 		d.progress.Err = errors.New("node away")
 		time.Sleep(48 * time.Hour)
-		require.Len(t, read(t, get(surface(t, nil, d), "/v1/avg_tps/7")).Results, 3, "nobody knows what blocks those days had")
+		require.Len(t, read(t, get(surface(t, nil, d), "/v1/avg_tps/7")).Results, 3, "the blocks of those days are unknown")
 		d.progress.Err = nil
 		a = read(t, get(surface(t, nil, d), "/v1/avg_tps/7"))
 		require.Len(t, a.Results, 5)

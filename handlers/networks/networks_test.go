@@ -51,7 +51,7 @@ func TestAliases(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A directory asks for a network anew at each lookup.
+// A directory looks a network up each time.
 func TestNetworkThatOpens(t *testing.T) {
 	shut := errors.New("it is starting")
 	d := New([]string{"fuji"}, func(string) (int, error) { return 1, shut })

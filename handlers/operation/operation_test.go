@@ -15,8 +15,8 @@ import (
 	"quorate/handlers/query/page"
 )
 
-// A row with all kinds of parameters gives a route that parses them, an entry of the reference and a line of the
-// documentation.
+// An operation with all kinds of parameters makes a route that parses them, an entry of the reference
+// and a line of the documentation.
 func TestRow(t *testing.T) {
 	got := map[string]any{}
 	all := []operation.Operation{{

@@ -14,13 +14,13 @@ import (
 	"quorate/internal/store"
 )
 
-// A store that is away is no fault of ours, and passes.
+// A store that is away gives a temporary error.
 func TestStoreAway(t *testing.T) {
 	err := reply.Explain(t.Context(), fmt.Errorf("reading: %w: secret host", store.ErrUnavailable), func(err error) error { return err })
-	var told *apierr.Error
-	require.True(t, errors.As(err, &told))
-	require.Equal(t, http.StatusServiceUnavailable, told.Status)
-	require.NotContains(t, told.Message, "secret")
+	var contractError *apierr.Error
+	require.True(t, errors.As(err, &contractError))
+	require.Equal(t, http.StatusServiceUnavailable, contractError.Status)
+	require.NotContains(t, contractError.Message, "secret")
 }
 
 // TestProven shows which blocks are proven, if any are.

@@ -19,8 +19,8 @@ import (
 	"quorate/handlers/rpc"
 )
 
-// A batch is refused in an answer of bounded size, whatever there is in it: each of its
-// elements could take more room there than in the batch.
+// The refusal of a batch has a bounded size, although each of its calls could take more room there
+// than in the batch.
 func TestAttackBatches(t *testing.T) {
 	const limit = 256 << 10
 	large := func(id string) string {
@@ -49,7 +49,7 @@ func TestAttackBatches(t *testing.T) {
 	}
 }
 
-// What a client makes up of a call comes back in a bounded answer, or does not matter.
+// Invented parts of a call come back in a bounded answer, or do not matter.
 func TestAttackCalls(t *testing.T) {
 	server := serve(t, &upstream{})
 	const mostAnswer = 3 << 20
@@ -128,7 +128,7 @@ func (s *rawSocket) over() int {
 	}
 }
 
-// Frames that no client of good will sends end their connection, and leave nothing behind.
+// Malicious frames end their connection, and leave nothing behind.
 func TestAttackFrames(t *testing.T) {
 	const text, more, ping = 0x01, 0x00, 0x89
 	for name, test := range map[string]struct {
@@ -195,7 +195,7 @@ func TestAttackFrames(t *testing.T) {
 	})
 }
 
-// What clients have read into memory at a time is bounded, however many they are.
+// The memory of answers to clients is bounded, however many there are.
 func TestAttackManyLargeMessages(t *testing.T) {
 	far := echoing(t)
 	p := serveSockets(t, rpc.Ethereum{Node: far, BodyLimit: 8 << 20}, nil) // 4 MiB for all

@@ -96,7 +96,7 @@ func TestCallsArePassedOn(t *testing.T) {
 	require.Contains(t, got, rpc.Unsure)
 }
 
-// What is no call is refused as a node refuses it.
+// What is not a call is refused as a node does it.
 func TestPassable(t *testing.T) {
 	const wrongType = "invalid content type, only application/json is supported\n"
 	for _, test := range []struct {
@@ -131,7 +131,7 @@ func TestPassable(t *testing.T) {
 	}
 }
 
-// Without a list, all is passed on: to the operator.
+// Without a list of namespaces, all calls are forwarded, for the operator.
 func TestAllNamespaces(t *testing.T) {
 	u := &elsewhere{}
 	server := httptest.NewServer(rpc.Ethereum{Node: u, Path: ethPath, BodyLimit: 400, Log: slog.New(slog.DiscardHandler)}.Calls())
@@ -140,7 +140,7 @@ func TestAllNamespaces(t *testing.T) {
 	require.Equal(t, "from upstream", got)
 }
 
-// echoing is a node that says what it hears, of as many bytes as it is told to by a
+// echoing is a node that says what it hears, of as many bytes as it is closeError to by a
 // number.
 func echoing(t *testing.T) *elsewhere {
 	t.Helper()
@@ -255,13 +255,12 @@ func ended(t *testing.T, conn *websocket.Conn) websocket.CloseError {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, _, err := conn.Read(ctx)
-	var told websocket.CloseError
-	require.ErrorAs(t, err, &told)
-	return told
+	var closeError websocket.CloseError
+	require.ErrorAs(t, err, &closeError)
+	return closeError
 }
 
-// Connections are passed through both ways, so many and no more, until one side or the
-// server ends them.
+// A bounded number of connections is forwarded both ways, until one side or the server ends them.
 func TestConnectionsArePassedOn(t *testing.T) {
 	far := echoing(t)
 	s := serveSockets(t, rpc.Ethereum{Node: far, Namespaces: []string{"eth"}, Sockets: rpc.SocketLimits{Most: 2}}, nil)
@@ -321,7 +320,7 @@ func TestConnectionIsBounded(t *testing.T) {
 	}
 }
 
-// Each call of a batch counts, whichever way it comes: all of them or none are passed on.
+// Each call of a batch counts: all of them are forwarded, or none.
 func TestBatchesHaveAllowances(t *testing.T) {
 	batch := func(n int) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(`{"method":"eth_call","id":1},`, n), ",") + "]"
@@ -365,8 +364,8 @@ func TestBatchesHaveAllowances(t *testing.T) {
 	require.Contains(t, hear(t, conn), `"message":"11 requests at once are more than are ever allowed, which is 10; send them in parts"`)
 }
 
-// A batch has as many calls as a node takes of one. Others are refused before they take
-// many times their length.
+// A batch has as many calls as a node accepts. Larger ones are refused before they take many times
+// their length.
 func TestBatchesAreBounded(t *testing.T) {
 	u := &elsewhere{}
 	h := rpc.Ethereum{Node: u, Path: ethPath, BodyLimit: 5 << 20, Log: slog.New(slog.DiscardHandler)}.Calls()
@@ -385,7 +384,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	require.Equal(t, `[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}]`, ask("[1"+strings.Repeat(",1", 2<<20)+"]"))
 }
 
-// Each message counts as a request does, and each client has a share of the connections.
+// Each message counts as a request, and each client has a limited number of connections.
 func TestConnectionsHaveAllowances(t *testing.T) {
 	keys := access.KeyFile(filepath.Join(t.TempDir(), "keys.json"))
 	key, err := keys.Add("one", "wide", time.Now())

@@ -243,7 +243,7 @@ func TestWhatIsNotAnsweredHereIsForwarded(t *testing.T) {
 	require.Equal(t, -32000, answer.Error.Code)
 	require.Equal(t, "the upstream node does not answer avm.getTx", answer.Error.Message)
 
-	// Whoever issued a transaction is told that nobody knows.
+	// The answer to an issued transaction says that its outcome is unknown.
 	u.unsure = true
 	response, got = post(t, server.URL+"/ext/bc/X", "application/json", `{"jsonrpc":"2.0","id":1,"method":"avm.issueTx"}`)
 	require.Equal(t, http.StatusOK, response.StatusCode)

@@ -24,7 +24,7 @@ import (
 )
 
 // One client that asks for long answers and reads none of them does not keep others from
-// theirs, over real sockets: by its key it is told from those at its address.
+// theirs, over real sockets: its API key distinguishes it from others at its address.
 func TestSlowClientHasAShare(t *testing.T) {
 	const long, limit = 12 << 20, 48 << 20
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,8 +117,7 @@ func TestSlowClientHasAShare(t *testing.T) {
 	require.Equal(t, int64(long), length)
 }
 
-// What is asked of the service itself counts as well, as long as it arrives in more than a
-// few KiB.
+// Requests that the service answers itself count, too, if they arrive in more than a few KiB.
 func TestCallsAreCounted(t *testing.T) {
 	h, err := rpc.NewHandler(rpc.Endpoint{Services: []rpc.Service{{Names: []string{"echo"}, Methods: Echo{}}}})
 	require.NoError(t, err)

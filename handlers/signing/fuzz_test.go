@@ -24,8 +24,7 @@ func requireMistake(t *testing.T, err error) {
 	}
 }
 
-// FuzzMessage: bytes are an unsigned message, or exactly the log data of one, or
-// a 400.
+// FuzzMessage: any bytes are an unsigned message, or exactly the log data of one, or lead to a 400.
 func FuzzMessage(f *testing.F) {
 	m := unsigned(f, []byte("payload"))
 	logged := logDataOf(f, m.Bytes())
@@ -60,7 +59,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzHex: what is decoded is what encoding/hex makes of the digits.
+// FuzzHex: the result equals that of encoding/hex.
 func FuzzHex(f *testing.F) {
 	for _, text := range []string{"", "0x", "0X00", "00", "0", "0xzz", "é", "0x0x00", "\xff", "0x0\x00"} {
 		f.Add(text)

@@ -117,8 +117,8 @@ func TestDecodeMembers(t *testing.T) {
 	}
 }
 
-// A field that has no effect may stand for another validator set than the one that signs,
-// so neither form ignores any.
+// A field without effect may stand for another validator set than the one that signs, so neither form
+// ignores any.
 func TestUnknownFieldsAreRefusedByName(t *testing.T) {
 	message := `"message":"` + hex.EncodeToString(unsigned(t, nil).Bytes()) + `"`
 	for _, test := range []struct {
@@ -233,8 +233,7 @@ func TestLogDataIsExact(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever is sent, decoding ends in a request within the documented
-// bounds or in a 400 that is complete.
+// FuzzDecode: decoding of any body gives a request within the documented bounds, or a complete 400.
 func FuzzDecode(f *testing.F) {
 	m := unsigned(f, []byte("payload"))
 	raw := hex.EncodeToString(m.Bytes())

@@ -158,7 +158,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	require.Less(t, n, 64<<20)
 }
 
-// A reader that is slow and steady gets everything, however long that takes.
+// A slow but steady reader gets everything, however long that takes.
 func TestSteadyReaderIsServed(t *testing.T) {
 	const size = 2 << 20
 	l := guarded(t, Options{Stall: time.Minute})

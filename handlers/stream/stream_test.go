@@ -125,7 +125,7 @@ func TestGoneCursorIsRefused(t *testing.T) {
 	require.Equal(t, http.StatusGone, response.StatusCode)
 }
 
-// A client that takes nothing is disconnected, and no events are read for it meanwhile.
+// A client that does not read is disconnected, and no events are read for it meanwhile.
 func TestSlowClientIsDisconnected(t *testing.T) {
 	for name, request := range map[string]string{
 		"server-sent events": "GET / HTTP/1.1\r\nHost: x\r\n\r\n",

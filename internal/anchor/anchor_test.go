@@ -54,8 +54,8 @@ func (v *validators) Sign(ctx context.Context, req aggregator.Request) (*aggrega
 	return &aggregator.Result{Message: signed, SigningSubnetID: constants.PrimaryNetworkID, PChainHeight: 7}, nil
 }
 
-// recorded is an index that grows.
-type recorded struct {
+// indexed is an index that grows.
+type indexed struct {
 	t          *testing.T
 	store      store.Store
 	projection *evm.Projection
@@ -65,19 +65,19 @@ type recorded struct {
 	validators *validators
 }
 
-func newRecorded(t *testing.T, v *validators, fork byte) *recorded {
+func newIndexed(t *testing.T, v *validators, fork byte) *indexed {
 	s := store.NewMemory()
-	return &recorded{
+	return &indexed{
 		t: t, store: s, projection: evm.NewProjection(networkID, blockchainID), index: evm.New(s, networkID, blockchainID, nil), fork: fork, validators: v,
 	}
 }
 
-func (r *recorded) hash(height uint64) common.Hash {
+func (r *indexed) hash(height uint64) common.Hash {
 	return common.Hash{r.fork, byte(height >> 8), byte(height)}
 }
 
 // grow indexes blocks, which validators accepted if the argument says so.
-func (r *recorded) grow(n int, accepted bool, change func(*chain.Block)) {
+func (r *indexed) grow(n int, accepted bool, change func(*chain.Block)) {
 	r.t.Helper()
 	var batch store.Batch
 	for range n {
@@ -145,7 +145,7 @@ func pass(d time.Duration) {
 func TestSigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &validators{accepted: make(map[common.Hash]bool)}
-		r := newRecorded(t, v, 1)
+		r := newIndexed(t, v, 1)
 		p := start(t, r.store, r.index, v, true)
 		p.near.Store(false)
 		pass(3 * time.Second)
@@ -201,7 +201,7 @@ func TestSigned(t *testing.T) {
 func TestUnchecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &validators{accepted: make(map[common.Hash]bool)}
-		r := newRecorded(t, v, 1)
+		r := newIndexed(t, v, 1)
 		r.grow(5, true, nil)
 		r.grow(1, true, func(b *chain.Block) { b.Unchecked = true })
 		p := start(t, r.store, r.index, v, true)
@@ -237,7 +237,7 @@ func TestUnchecked(t *testing.T) {
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &validators{accepted: make(map[common.Hash]bool)}
-		r := newRecorded(t, v, 1)
+		r := newIndexed(t, v, 1)
 		r.grow(5, true, nil)
 		p := start(t, r.store, r.index, v, true)
 		pass(2 * time.Second)
@@ -267,14 +267,14 @@ func TestRefused(t *testing.T) {
 func TestWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &validators{accepted: make(map[common.Hash]bool)}
-		r := newRecorded(t, v, 1)
+		r := newIndexed(t, v, 1)
 		r.grow(5, true, nil)
 		p := start(t, r.store, r.index, v, true)
 		pass(2 * time.Second)
 		require.NotNil(t, p.Proof())
 		p.stop() // one process signs
 
-		forged := newRecorded(t, v, 2)
+		forged := newIndexed(t, v, 2)
 		forged.grow(9, false, nil)
 		p = start(t, r.store, forged.index, v, true)
 		pass(2 * time.Second)
@@ -286,7 +286,7 @@ func TestWithdrawn(t *testing.T) {
 		require.Nil(t, p.Proof())
 		require.EqualValues(t, 1, p.failures(t, "HASH_DIFFERS"), "it is reported once")
 
-		// A network that began anew: validators sign what is indexed.
+		// The network was reset: validators sign what is indexed.
 		forged.grow(1, true, nil)
 		pass(2 * time.Minute)
 		require.EqualValues(t, 9, p.Proof().To)

@@ -87,7 +87,7 @@ func TestNetworkThatWorks(t *testing.T) {
 	require.Contains(t, down.Detail, "not connected")
 }
 
-// Each thing that a node lacks or does wrong has a finding of its own.
+// Each fault of a node has its own finding.
 func TestNodesThatLackSomething(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 6, Validators: 4, History: &simnet.History{
 		Options: history.Options{Txs: 100, EarlyTxs: 10, Record: true}, Dir: t.TempDir(),
@@ -175,7 +175,7 @@ func TestNodesThatLackSomething(t *testing.T) {
 	}
 }
 
-// The first block that a node has is found in few calls.
+// The first block of a node is found in few calls.
 func TestBlocksFrom(t *testing.T) {
 	for _, first := range []uint64{1, 2, 77, 999_999, 1_000_000} {
 		calls := 0
@@ -208,7 +208,7 @@ func TestBlocksFrom(t *testing.T) {
 	require.Equal(t, "the chain has no block yet", detail)
 }
 
-// Nodes of two networks are no network.
+// Nodes of two networks are refused.
 func TestNodesOfTwoNetworks(t *testing.T) {
 	f := &findings{area: "x"}
 	require.Zero(t, agree(f, "x", []*subject{{networkID: 1}, {}, {networkID: 5}}))
@@ -238,7 +238,7 @@ func TestMachine(t *testing.T) {
 	require.Equal(t, Warning, find(t, list, "machine", "memory").Status)
 }
 
-// A PostgreSQL server is looked at without creating anything.
+// A PostgreSQL server is examined without creating anything.
 func TestServer(t *testing.T) {
 	server := pgserver.Run(t)
 	place, err := server.Place(t.Context())

@@ -94,8 +94,7 @@ func catchUp(b *testing.B, from index.Source[*pchain.Block], s store.Store) {
 	require.GreaterOrEqual(b, at.Next, uint64(benchBlocks))
 }
 
-// BenchmarkCatchUp records a chain from a node's index API over loopback HTTP, whose
-// answers are ready made.
+// BenchmarkCatchUp indexes a chain from a node's index API over loopback HTTP, with prepared answers.
 func BenchmarkCatchUp(b *testing.B) {
 	all := benchHistory()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +142,7 @@ func BenchmarkCatchUp(b *testing.B) {
 	}
 }
 
-// BenchmarkParse is the part of it that reads blocks.
+// BenchmarkParse measures the part of it that decodes blocks.
 func BenchmarkParse(b *testing.B) {
 	all := benchHistory()
 	b.ReportAllocs()

@@ -319,7 +319,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 				continue
 			}
 			if l.mark.begun && l.mark.last != b.ParentID {
-				return c.stop(ctx, fmt.Errorf("%w: its parent is %s, but block %d is indexed as %s; if the network was created anew, choose another data directory or database",
+				return c.stop(ctx, fmt.Errorf("%w: its parent is %s, but block %d is indexed as %s; if the network was reset, choose another data directory or database",
 					ErrDiscontinuity, b.ParentID, b.Height-1, l.mark.last))
 			}
 		}

@@ -63,7 +63,7 @@ func ingest(dir, url string) error {
 	return p.Run(ctx)
 }
 
-// reference is what a store has to look like once some blocks are recorded.
+// reference is what a store has to look like once some blocks are indexed.
 type reference struct {
 	chain *pchaintest.Chain
 	store store.Store
@@ -164,9 +164,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killIngester lets an ingester acknowledge so many commits, or come as far as it can
-// be told of, and go on for a while, kills it, and returns the last block it managed
-// to acknowledge.
+// killIngester kills an ingester some time after it has acknowledged so many commits, or reached a
+// point, and returns the last block that it acknowledged.
 func killIngester(t *testing.T, dir, url string, commits int, after time.Duration, reached <-chan struct{}) (acknowledged uint64) {
 	t.Helper()
 	child := exec.Command(os.Args[0])

@@ -37,7 +37,7 @@ type evmNode struct {
 	tip    uint64
 	traces bool
 	first  uint64 // the first block after genesis that it has
-	// refuses has what it says to whoever asks for traces of a block, by its number.
+	// refuses has errors for requests of traces, by block number.
 	refuses map[uint64]string
 	// drops is a member that it leaves out of headers; empty for none.
 	drops    string
@@ -151,12 +151,12 @@ func (n *evmNode) answer(method string, params []any) string {
 	return `"error":{"code":-32601,"message":"the method does not exist"}`
 }
 
-// evmTenant keeps a row for each block: its hash, and whether it was traced.
-type evmTenant struct{}
+// evmProjection keeps a row for each block: its hash, and whether it was traced.
+type evmProjection struct{}
 
-func (evmTenant) Name() string { return "test" }
+func (evmProjection) Name() string { return "test" }
 
-func (evmTenant) Apply(_ context.Context, _ store.Reader, b *evm.Block, batch *store.Batch) error {
+func (evmProjection) Apply(_ context.Context, _ store.Reader, b *evm.Block, batch *store.Batch) error {
 	traced := byte(0)
 	if b.Traced {
 		traced = 1
@@ -173,7 +173,7 @@ func evmSource(t testing.TB, n *evmNode) *index.EVMSource {
 }
 
 func evmPipeline(t testing.TB, source *index.EVMSource, s store.Store) *index.Pipeline[*evm.Block] {
-	p, err := index.New(index.Options[*evm.Block]{NetworkID: 5, Chain: "evm-1", Source: source, Store: s, Projections: []index.Projection[*evm.Block]{evmTenant{}}, Poll: 5 * time.Millisecond})
+	p, err := index.New(index.Options[*evm.Block]{NetworkID: 5, Chain: "evm-1", Source: source, Store: s, Projections: []index.Projection[*evm.Block]{evmProjection{}}, Poll: 5 * time.Millisecond})
 	require.NoError(t, err)
 	return p
 }
@@ -219,8 +219,8 @@ func TestEVMSource(t *testing.T) {
 	require.NotContains(t, p.Status().Note, "traces")
 }
 
-// TestEVMFaults has a node that dies in the middle of answers, cuts them short, spoils
-// them and jumps back. What is recorded is the same as without.
+// TestEVMFaults has a node that dies in the middle of answers, cuts them short, damages them and jumps
+// back. The index is the same as without.
 func TestEVMFaults(t *testing.T) {
 	n := newEVMNode(t, 300)
 	want := store.NewMemory()
@@ -263,8 +263,8 @@ func TestEVMWithoutTraces(t *testing.T) {
 	}
 }
 
-// TestEVMTracesComeLater asks a node for traces again that had none, ever more rarely,
-// and takes none for granted afterwards: what is missing already is missing.
+// TestEVMTracesComeLater requests traces again from a node that had none, ever more rarely. Blocks
+// that were indexed without traces stay without.
 func TestEVMTracesComeLater(t *testing.T) {
 	block := []byte(newEVMNode(t, 1).blocks[0].block)
 	synctest.Test(t, func(t *testing.T) {
@@ -293,8 +293,8 @@ func TestEVMTracesComeLater(t *testing.T) {
 	})
 }
 
-// TestEVMTracesThatFail goes on without traces while the node fails to make them for
-// whatever other reason.
+// TestEVMTracesThatFail continues without traces while the node fails to make them for any other
+// reason.
 func TestEVMTracesThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &tracingNode{}
@@ -317,8 +317,8 @@ func TestEVMTracesThatFail(t *testing.T) {
 type tracingNode struct {
 	traces bool
 	block  []byte // nil: none that can be read
-	away   error  // what it says to everybody
-	fails  error  // what it says to whoever asks for traces
+	away   error  // the error of all requests
+	fails  error  // the error of requests for traces
 	asked  int    // how often for traces
 }
 
@@ -345,8 +345,8 @@ func (n *tracingNode) Blocks(_ context.Context, _ uint64, _ int, traces bool) ([
 	return []node.EVMBlock{{Block: []byte("{}")}}, nil
 }
 
-// TestEVMTraced asks for blocks with traces or not at all, and has new ones asked for
-// with traces soon once those of old ones come.
+// TestEVMTraced requests blocks with traces or not at all, and requests new ones with traces soon
+// after old ones have some.
 func TestEVMTraced(t *testing.T) {
 	block := []byte(newEVMNode(t, 1).blocks[0].block)
 	synctest.Test(t, func(t *testing.T) {
@@ -521,7 +521,7 @@ func TestEVMHashNotConfirmed(t *testing.T) {
 	})
 }
 
-// BenchmarkEVM takes blocks from a node on this machine to rows.
+// BenchmarkEVM indexes blocks from a node on this machine.
 func BenchmarkEVM(b *testing.B) {
 	n := newEVMNode(b, 4000)
 	for b.Loop() {

@@ -42,8 +42,7 @@ type fakeNode struct {
 	forbidden bool
 	// broken cuts connections, if it says so.
 	broken func() bool
-	// asked is told the first height of every block or range that is asked for, and
-	// may take its time.
+	// asked gets the first height of each requested block or range. It may block.
 	asked func(height uint64)
 	// calls counts what was asked, by method.
 	calls map[string]int

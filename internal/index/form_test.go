@@ -27,7 +27,7 @@ func (s *faltering) Commit(ctx context.Context, b *store.Batch) error {
 	return s.Memory.Commit(ctx, b)
 }
 
-// TestUpgradeIsEndedAnywhere has an upgrade fail after each of its commits, and go on.
+// TestUpgradeIsEndedAnywhere has an upgrade fail after each of its commits, and continue.
 func TestUpgradeIsEndedAnywhere(t *testing.T) {
 	form := func(name string, version int) index.Form {
 		families := map[string][]store.Family{"one": {store.FamilyL1Tx, store.FamilyL1Height}, "other": {store.FamilyVertex}}

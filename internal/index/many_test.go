@@ -61,9 +61,8 @@ func (w *oneOfMany) behind() uint64 {
 	return w.tip + 1 - w.next
 }
 
-// TestManyChains has fifty chains recorded at a time: what they hold in memory is
-// bounded together, none keeps the others waiting, and at the tip they cost next to
-// nothing.
+// TestManyChains indexes fifty chains at a time: their memory is bounded together, none delays the
+// others, and at the tip they cost next to nothing.
 func TestManyChains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (

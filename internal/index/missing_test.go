@@ -116,7 +116,7 @@ func TestStateSyncedNode(t *testing.T) {
 		require.NoError(t, s.Err)
 		require.Contains(t, logged.String(), "fetching blocks works again")
 
-		n.set(func() { n.first, n.tip = 7000, 8000 }) // a node that synced anew
+		n.set(func() { n.first, n.tip = 7000, 8000 }) // a node that synced again
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		s = p.Status()
@@ -127,7 +127,7 @@ func TestStateSyncedNode(t *testing.T) {
 	})
 }
 
-// An index that never came to the tip has not caught up, however near the tip is.
+// An index that never reached the tip has not caught up, however near the tip is.
 func TestStateSyncedNodeOfAShortChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := index.New(index.Options[*cchain.Block]{

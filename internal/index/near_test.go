@@ -2,8 +2,8 @@ package index
 
 import "testing"
 
-// A chain that is short is not near its tip before one of its blocks has come: the nodes may
-// lack all of them.
+// A short chain is not near its tip before one of its blocks was indexed: the nodes may lack all of
+// them.
 func TestNear(t *testing.T) {
 	for _, test := range []struct {
 		name string

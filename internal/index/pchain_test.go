@@ -65,7 +65,7 @@ func pipeline(t testing.TB, from *index.PChainSource, s store.Store) *index.Pipe
 	return p
 }
 
-// until runs a pipeline until it has recorded all blocks below next.
+// until runs a pipeline until it has indexed all blocks below next.
 func until(t testing.TB, p *index.Pipeline[*pchain.Block], next uint64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -91,7 +91,7 @@ func dump(t testing.TB, s store.Store) [32]byte {
 	return hash
 }
 
-// want is the dump of a store in which a projection recorded a chain, by itself.
+// want is the dump of a store in which a projection indexed a chain, by itself.
 func want(t testing.TB, chain *pchaintest.Chain) [32]byte {
 	t.Helper()
 	s := store.NewMemory()
@@ -110,7 +110,7 @@ func want(t testing.TB, chain *pchaintest.Chain) [32]byte {
 	return dump(t, s)
 }
 
-// TestSources records the same chain from every kind of node.
+// TestSources indexes the same chain from every kind of node.
 func TestSources(t *testing.T) {
 	chain := history(3000)
 	wanted := want(t, chain)
@@ -217,7 +217,7 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
-// TestAnotherNetwork is pointed at a node whose chain is not the recorded one.
+// TestAnotherNetwork is pointed at a node whose chain is not the indexed one.
 func TestAnotherNetwork(t *testing.T) {
 	s := store.NewMemory()
 	defer s.Close()
@@ -234,7 +234,7 @@ func TestAnotherNetwork(t *testing.T) {
 	require.Equal(t, want(t, chain), dump(t, s))
 }
 
-// scripted answers as told.
+// scripted answers as its functions do.
 type scripted struct {
 	one   func(height uint64) ([]byte, error)
 	some  func(start uint64, n int) ([]node.Container, error)

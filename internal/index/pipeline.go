@@ -166,19 +166,19 @@ func (p *Pipeline[B]) IndexedBy(other *Pipeline[B]) {
 }
 
 // Status returns the state of the pipeline.
-func (p *Pipeline[B]) Status() Status { return p.told((*status).read) }
+func (p *Pipeline[B]) Status() Status { return p.readStatus((*status).read) }
 
 // StatusOf returns the state of one projection, which may be ahead of projections that are rebuilt. Before Run has read the
 // cursors, it equals Status.
 func (p *Pipeline[B]) StatusOf(projection string) Status {
-	return p.told(func(s *status) Status { return s.readOf(projection) })
+	return p.readStatus(func(s *status) Status { return s.readOf(projection) })
 }
 
-// told returns the recorder's status once that has reached the position of this pipeline.
-func (p *Pipeline[B]) told(read func(*status) Status) Status {
+// readStatus returns the recorder's status once that has reached the position of this pipeline.
+func (p *Pipeline[B]) readStatus(read func(*status) Status) Status {
 	own := p.noted(read(&p.status))
 	if recorder := p.recorder.Load(); recorder != nil {
-		if now := recorder.told(read); now.State == Stopped || now.TipKnown && now.Next >= own.Next {
+		if now := recorder.readStatus(read); now.State == Stopped || now.TipKnown && now.Next >= own.Next {
 			return now
 		}
 	}
@@ -291,8 +291,8 @@ type piece[B any] struct {
 func (r *running[B]) poll(ctx context.Context) error {
 	ticker := time.NewTicker(r.options.Poll)
 	defer ticker.Stop()
-	heard := time.Now() // time of the last change
-	for told, known := uint64(0), false; ; {
+	changed := time.Now()
+	for passed, known := uint64(0), false; ; {
 		var height uint64
 		a, ok := r.source.(*again[B])
 		local := ok && a.local()
@@ -307,18 +307,18 @@ func (r *running[B]) poll(ctx context.Context) error {
 		}
 		r.reached.set(height)
 		var news chan<- uint64
-		if !known || height > told {
+		if !known || height > passed {
 			news = r.tips
-			heard = time.Now()
+			changed = time.Now()
 		}
 		asked := time.Now()
-		ticker.Reset(min(max(asked.Sub(heard)/quietPart, r.options.Poll), r.options.QuietPoll))
+		ticker.Reset(min(max(asked.Sub(changed)/quietPart, r.options.Poll), r.options.QuietPoll))
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case news <- height:
-				told, known, news = height, true, nil
+				passed, known, news = height, true, nil
 			case <-ticker.C:
 				waiting = r.Status().Lag() > NearTip && time.Since(asked) < pollFar
 			case <-r.wake:

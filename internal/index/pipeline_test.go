@@ -65,7 +65,7 @@ func (n *numbers) block(height uint64) index.Block[uint64] {
 	return b
 }
 
-// wait sleeps without the lock: nobody can sleep while another one waits for it.
+// wait sleeps without the lock, because synctest's clock stands still while a goroutine waits for a mutex.
 func (n *numbers) wait(height uint64) {
 	n.mu.Lock()
 	delay := time.Duration(0)
@@ -199,7 +199,7 @@ func (s *started) stop(t testing.TB) {
 	require.NoError(t, <-s.ended)
 }
 
-// await sleeps until the pipeline has recorded all blocks below next.
+// await sleeps until the pipeline has indexed all blocks below next.
 func (s *started) await(t testing.TB, next uint64) {
 	t.Helper()
 	for begun := time.Now(); s.Status().Next < next; time.Sleep(time.Millisecond) {
@@ -209,8 +209,8 @@ func (s *started) await(t testing.TB, next uint64) {
 	}
 }
 
-// TestCatchUpAndFollow runs a chain through a node that answers in pieces of any
-// size, late, and sometimes not at all.
+// TestCatchUpAndFollow indexes a chain from a node that answers in pieces of any size, late, and
+// sometimes not at all.
 func TestCatchUpAndFollow(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestCatchUpAndFollow(t *testing.T) {
 			var last uint64
 			o.Committed = func(next uint64) {
 				if next <= last {
-					t.Errorf("told of %d after %d", next, last)
+					t.Errorf("%d was reported after %d", next, last)
 				}
 				last = next
 			}
@@ -293,7 +293,7 @@ func TestAtTheTip(t *testing.T) {
 	})
 }
 
-// TestNodeAway lets the node be away for a long time, again and again.
+// TestNodeAway stops the node for a long time, several times.
 func TestNodeAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -336,13 +336,13 @@ func TestNodeAway(t *testing.T) {
 			status := p.Status()
 			require.Equal(t, index.Stalled, status.State)
 			require.ErrorIs(t, status.Err, errAway)
-			require.True(t, status.CaughtUp, "what was recorded is there")
+			require.True(t, status.CaughtUp, "what was indexed is there")
 			require.Positive(t, status.Lag())
 			source.set(func() { source.trouble = nil })
 			p.await(t, source.tip+1)
 		}
 		p.stop(t)
-		require.False(t, p.Status().CaughtUp, "nobody looks any more")
+		require.False(t, p.Status().CaughtUp, "the pipeline has ended")
 		requireRows(t, memory, l, 0, source.tip+1)
 		require.Equal(t, source.tip+1, source.fetched)
 		lines := strings.Count(logged.String(), "\n")
@@ -363,13 +363,13 @@ func TestChainsThatDoNotFit(t *testing.T) {
 		require.Equal(t, uint64(3333), at.Height)
 		require.Equal(t, "N", at.Chain)
 		require.ErrorIs(t, err, index.ErrDiscontinuity)
-		require.ErrorContains(t, err, source.id(3332).String(), "it says what is recorded")
+		require.ErrorContains(t, err, source.id(3332).String(), "it says what is indexed")
 		require.Equal(t, index.Stopped, p.Status().State)
 		require.Equal(t, err, p.Status().Err)
 		requireRows(t, memory, l, 0, 3333)
 
 		// A restart begins with the same block, and so do nodes of a network that was
-		// made anew, however high they are.
+		// reset, whatever their height.
 		for name, other := range map[string]*numbers{
 			"the same":           source,
 			"forked at the end":  {tip: 4000, fork: 3332},
@@ -455,9 +455,9 @@ func joined(t testing.TB) (*keptNumbers, index.Options[uint64]) {
 	return source, o
 }
 
-// TestTenantsHaveTheirOwnStatus has one projection begin anew from what is kept, while the
-// node is slow: the other is not made again, and says how far it really is behind.
-func TestTenantsHaveTheirOwnStatus(t *testing.T) {
+// TestProjectionsHaveTheirOwnStatus rebuilds one projection from stored blocks while the node is
+// slow: the other one is not rebuilt, and reports its own lag.
+func TestProjectionsHaveTheirOwnStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, o := joined(t)
 		source.grow(10)
@@ -480,9 +480,9 @@ func TestTenantsHaveTheirOwnStatus(t *testing.T) {
 	})
 }
 
-// TestTenantStaysCaughtUp: a record that was near the tip is so to say until the end,
-// whatever others make again meanwhile.
-func TestTenantStaysCaughtUp(t *testing.T) {
+// TestProjectionStaysCaughtUp: a projection that was near the tip counts as caught up until the end,
+// whatever is rebuilt meanwhile.
+func TestProjectionStaysCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, o := joined(t)
 		p := start(t, o)
@@ -501,7 +501,7 @@ func TestTenantStaysCaughtUp(t *testing.T) {
 	})
 }
 
-// TestAbsurdTip has a node that told a height which is not so: it is forgotten, with all
+// TestAbsurdTip has a node that reported a height above its tip: the pipeline drops the height and all
 // that was planned for it.
 func TestAbsurdTip(t *testing.T) {
 	for name, absurd := range map[string]uint64{"far": 1 << 60, "farther than possible": 1<<64 - 1, "a few jobs": 9000, "nearby": 520} {
@@ -555,7 +555,7 @@ func TestLaggingNode(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			require.Equal(t, uint64(5000), p.Status().Tip)
 		}
-		liar.lie.Store(4000) // what is recorded is there, whoever says what
+		liar.lie.Store(4000) // indexed blocks remain, whatever a node reports
 		time.Sleep(time.Hour)
 		require.Equal(t, uint64(5000), p.Status().Tip)
 		require.Equal(t, index.Following, p.Status().State)
@@ -603,7 +603,7 @@ func (s *slowStore) Commit(ctx context.Context, b *store.Batch) error {
 	return s.Store.Commit(ctx, b)
 }
 
-func TestTenantThatFails(t *testing.T) {
+func TestProjectionThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, l := store.NewMemory(), &ledger{name: "l", rows: 1, fail: 2000}
 		err := <-start(t, options(&numbers{tip: 4000}, memory, l)).ended
@@ -617,8 +617,8 @@ func TestTenantThatFails(t *testing.T) {
 	})
 }
 
-// TestTenantsJoin adds projections to a store that has others already.
-func TestTenantsJoin(t *testing.T) {
+// TestProjectionsJoin adds projections to a store that has others already.
+func TestProjectionsJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory := &numbers{tip: 3000}, store.NewMemory()
 		first, second, third := &ledger{name: "first", rows: 1}, &ledger{name: "second", rows: 2}, &ledger{name: "third", rows: 1}
@@ -672,7 +672,7 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// TestFencing has two pipelines on one store: the later one goes on alone.
+// TestFencing has two pipelines on one store: only the later one continues.
 func TestFencing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory, l := &numbers{tip: 10_000, most: 10}, store.NewMemory(), &ledger{name: "l", rows: 1}
@@ -722,7 +722,7 @@ func TestFencedWithOthers(t *testing.T) {
 	}
 }
 
-// TestRace starts many pipelines at once: exactly one goes on.
+// TestRace starts many pipelines at once: exactly one continues.
 func TestRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory := &numbers{tip: 2000}, store.NewMemory()
@@ -750,7 +750,7 @@ func TestRace(t *testing.T) {
 	})
 }
 
-// watched looks at what is committed, and fails when told to.
+// watched checks what is committed, and fails if check does.
 type watched struct {
 	store.Store
 	check func(*store.Batch)
@@ -774,8 +774,7 @@ func (w *watched) Commit(ctx context.Context, b *store.Batch) error {
 	return w.Store.Commit(ctx, b)
 }
 
-// TestStoreThatFails fails commits in both ways: what was said not to be written
-// was, and was not.
+// TestStoreThatFails fails commits in both ways: after the write, and before it.
 func TestStoreThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(3, 3))
@@ -946,8 +945,8 @@ func TestMarkDamaged(t *testing.T) {
 	}
 }
 
-// TestOneBatchAhead: while a batch is written, which takes a second, the next one
-// fills, and no more than that; whoever ends the pipeline waits for what is on its way.
+// TestOneBatchAhead: while a batch is written, which takes a second, only the next one fills.
+// The pipeline ends after both.
 func TestOneBatchAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, l := store.NewMemory(), &ledger{name: "l", rows: 5000} // 4 blocks are a batch

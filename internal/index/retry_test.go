@@ -38,8 +38,8 @@ func (w *waiting) Apply(ctx context.Context, r store.Reader, height uint64, batc
 	return w.ledger.Apply(ctx, r, height, batch)
 }
 
-// TestWaitInsideOfABlock has a projection wait for a node within a block: the reason shows,
-// what came before is committed, and everything goes on once the node answers.
+// TestWaitInsideOfABlock has a projection wait for a node within a block: the status has the reason,
+// earlier blocks are committed, and indexing continues once the node answers.
 func TestWaitInsideOfABlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory := &numbers{tip: 500, size: 100}, store.NewMemory()
@@ -79,7 +79,7 @@ func TestWaitInsideOfABlock(t *testing.T) {
 	})
 }
 
-// TestStopWhileWaiting ends a pipeline whose projection waits, and begins another one.
+// TestStopWhileWaiting stops a pipeline whose projection waits, and starts another one.
 func TestStopWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory := &numbers{tip: 50, size: 100}, store.NewMemory()

@@ -41,9 +41,9 @@ func TestWatch(t *testing.T) {
 		}
 		o := options(source, memory, &ledger{name: "l", rows: 1})
 		o.Keep = true
-		var told []uint64
+		var committed []uint64
 		seen := o
-		seen.Committed = func(next uint64) { told = append(told, next) }
+		seen.Committed = func(next uint64) { committed = append(committed, next) }
 		p := watch(t, seen, source)
 		synctest.Wait()
 		require.Equal(t, index.CatchingUp, p.Status().State)
@@ -66,10 +66,10 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, want, got)
 		require.Equal(t, index.Following, p.StatusOf("l").State)
 		require.True(t, p.StatusOf("l").CaughtUp)
-		for i := range told {
-			require.True(t, i == 0 || told[i] > told[i-1])
+		for i := range committed {
+			require.True(t, i == 0 || committed[i] > committed[i-1])
 		}
-		require.Equal(t, uint64(10_001), told[len(told)-1])
+		require.Equal(t, uint64(10_001), committed[len(committed)-1])
 
 		// Without a holder the lag says so.
 		holder.stop(t)
@@ -78,7 +78,7 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, index.CatchingUp, p.Status().State)
 		require.EqualValues(t, index.NearTip+1, p.Status().Lag())
 
-		// A record that is made anew is one that goes on from its beginning.
+		// An index that is rebuilt continues from its beginning.
 		var batch store.Batch
 		for _, projection := range []string{"l", index.Containers} {
 			name := index.Cursor(5, "N", projection)
@@ -99,8 +99,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestRecorderEnds has who watches tell what a recorder of the same process said: never
-// less, neither while the recorder begins nor after it has lost the store.
+// TestRecorderEnds: a watcher reports what the indexer of the same process reported, never less:
+// neither while the indexer begins nor after it has lost the store.
 func TestRecorderEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory := &numbers{tip: 1_000, size: 100}, store.NewMemory()
@@ -154,8 +154,8 @@ func (s *awayStore) Get(ctx context.Context, f store.Family, keys []store.PK) ([
 	return s.Store.Get(ctx, f, keys)
 }
 
-// TestHolderDies has three processes of which the one that records dies, again and
-// again: nothing is missing, nothing is there twice, and the next one goes on soon.
+// TestHolderDies repeatedly kills the indexing one of three processes: no block is lost or doubled,
+// and the next process continues soon.
 func TestHolderDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 4 * time.Second
@@ -197,7 +197,7 @@ func TestHolderDies(t *testing.T) {
 			begun := time.Now()
 			for p.Status().Next < 1_001+1_000*(i+1) {
 				time.Sleep(10 * time.Millisecond)
-				require.Less(t, time.Since(begun), timeout+3*time.Second, "nobody has gone on")
+				require.Less(t, time.Since(begun), timeout+3*time.Second, "no other process continued")
 			}
 			mu.Lock()
 			for one := range all {

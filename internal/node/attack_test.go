@@ -106,12 +106,12 @@ func TestAttackAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := hostile(t, test.say)
-			patience := time.Minute
+			timeout := time.Minute
 			if test.slow {
-				patience = 300 * time.Millisecond
+				timeout = 300 * time.Millisecond
 			}
 			client := func(endpoints ...string) *Client {
-				c, err := New(Options{Endpoints: endpoints, Timeout: patience})
+				c, err := New(Options{Endpoints: endpoints, Timeout: timeout})
 				require.NoError(t, err)
 				t.Cleanup(c.Close)
 				c.limit = 16 << 20
@@ -153,8 +153,8 @@ func TestAttackHalfOfAnAnswer(t *testing.T) {
 	require.Equal(t, ValidatorSet{TotalWeight: 7, Validators: []Validator{{Weight: 7, NodeIDs: []ids.NodeID{first}}}}, set)
 }
 
-// A height that nodes take for the one that they propose is none. It would stay the highest for ever, with the sets of
-// that moment.
+// A number that nodes read as their proposed height is not a height. It would stay the highest for
+// ever, with the sets of that moment.
 func TestAttackProposedHeight(t *testing.T) {
 	n := newNetwork(t, hosts{"a": answer(200, `{"result":{"height":"18446744073709551615"}}`), "b": refuse, "c": refuse})
 	_, err := n.ProposedHeight(t.Context())

@@ -26,7 +26,7 @@ func whole(t *testing.T, b *Budget) {
 	require.Zero(t, u.Bytes, "something is not given back")
 	require.Zero(t, u.Clients)
 	require.Zero(t, u.Waiting)
-	require.Empty(t, b.clients, "somebody is not forgotten")
+	require.Empty(t, b.clients, "a client is still in memory")
 }
 
 // named returns a function that returns a client's name.

@@ -34,8 +34,8 @@ func newClient(t *testing.T, endpoints ...string) *Client {
 	return newPatientClient(t, time.Minute, endpoints...)
 }
 
-func newPatientClient(t *testing.T, patience time.Duration, endpoints ...string) *Client {
-	c, err := New(Options{Endpoints: endpoints, Timeout: patience})
+func newPatientClient(t *testing.T, timeout time.Duration, endpoints ...string) *Client {
+	c, err := New(Options{Endpoints: endpoints, Timeout: timeout})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -50,12 +50,12 @@ func TestFailsOver(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()
 	for name, first := range map[string]func() string{
-		"nobody listens": func() string { return closed.URL },
-		"status 503":     func() string { u, _ := serve(t, 503, ""); return u },
-		"status 429":     func() string { u, _ := serve(t, 429, `{"error":{"code":1,"message":"slow down"}}`); return u },
-		"garbage":        func() string { u, _ := serve(t, 200, "<html>"); return u },
-		"no result":      func() string { u, _ := serve(t, 200, `{"jsonrpc":"2.0","id":1}`); return u },
-		"wrong type":     func() string { u, _ := serve(t, 200, `{"result":{"height":[]}}`); return u },
+		"no listener": func() string { return closed.URL },
+		"status 503":  func() string { u, _ := serve(t, 503, ""); return u },
+		"status 429":  func() string { u, _ := serve(t, 429, `{"error":{"code":1,"message":"slow down"}}`); return u },
+		"garbage":     func() string { u, _ := serve(t, 200, "<html>"); return u },
+		"no result":   func() string { u, _ := serve(t, 200, `{"jsonrpc":"2.0","id":1}`); return u },
+		"wrong type":  func() string { u, _ := serve(t, 200, `{"result":{"height":[]}}`); return u },
 		"redirect": func() string {
 			s := httptest.NewServer(http.RedirectHandler(good, http.StatusTemporaryRedirect))
 			t.Cleanup(s.Close)
@@ -71,11 +71,11 @@ func TestFailsOver(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, patience := goodCalls.Load(), time.Minute
+			before, timeout := goodCalls.Load(), time.Minute
 			if name == "slow" {
-				patience = 2 * time.Second // for the good one as well
+				timeout = 2 * time.Second // for the good one as well
 			}
-			c := newPatientClient(t, patience, first(), good)
+			c := newPatientClient(t, timeout, first(), good)
 			for range 3 {
 				height, err := c.Height(t.Context())
 				require.NoError(t, err)

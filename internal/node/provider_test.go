@@ -222,7 +222,7 @@ func TestPeersWithoutTheNodesOwnID(t *testing.T) {
 	require.Equal(t, []string{"a info.getNodeID", "a info.peers", "a info.peers"}, p.take())
 }
 
-// What passes within the deadline is repeated, and the log does not mention it.
+// A failure that passes within the deadline is retried, and the log does not mention it.
 func TestSporadicOverloadIsRepeated(t *testing.T) {
 	for _, status := range []int{429, 502, 503, 504} {
 		synctest.Test(t, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 		require.Equal(t, 3*time.Second, took)
 		require.Len(t, p.take(), 2)
 
-		// If the deadline is earlier, the caller learns so at once, and nobody asks until the time has passed.
+		// If the deadline is earlier, the call fails at once, and the provider gets no request until the time has passed.
 		bad, after = 1, time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
 		for range 3 {
 			took, err = height(10 * time.Second)
@@ -349,7 +349,7 @@ func TestErrorsShowWhatTheProviderAnswered(t *testing.T) {
 	}
 }
 
-// Secrets of one endpoint go nowhere but to this endpoint, even if it repeats them.
+// Secrets of an endpoint go to this endpoint only, even if it repeats them.
 func TestSecretsAppearNowhere(t *testing.T) {
 	const user, password, path, query, bearer, key = "USERNAME", "PASS%2FWORD", "abc123", "QUERYKEY", "BEARERTOKEN", "APIKEY"
 	planted := []string{user, password, "PASS/WORD", path, query, bearer, key}

@@ -149,7 +149,7 @@ func TestSentBy(t *testing.T) {
 	}
 }
 
-// A node that lacks the transaction, or has it in no block yet, is not the last word.
+// If a node lacks the transaction, or has it in no block yet, other nodes are asked.
 func TestSentByAsksOtherNodes(t *testing.T) {
 	hash := ids.ID{1}
 	node := func(transaction, receipt string) string {

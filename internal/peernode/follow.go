@@ -18,8 +18,8 @@ import (
 const (
 	// pollInterval is the time between two questions for the tip.
 	pollInterval = time.Second
-	// tellAgain is the least time between two log lines of a kind.
-	tellAgain = 10 * time.Second
+	// logPause is the least time between two log lines of a kind.
+	logPause = 10 * time.Second
 )
 
 // errOther means that the executed chain is not the one that the network has.
@@ -80,13 +80,13 @@ type follower struct {
 	known    map[ids.ID]uint64 // heights of containers that were believed, not of all
 	believed uint64            // the greatest height that voters are known to have accepted, or that was executed at the start
 	failed   map[ids.NodeID]time.Time
-	told     time.Time // when progress was logged last
+	loggedAt time.Time // when progress was logged last
 }
 
 func newFollower(ctx context.Context, o following, p *progress) (*follower, error) {
 	f := &follower{
 		following: o, progress: p, blocks: &spool{o.name, o.db}, trusted: o.allTrusted,
-		known: make(map[ids.ID]uint64), failed: make(map[ids.NodeID]time.Time), told: time.Now(),
+		known: make(map[ids.ID]uint64), failed: make(map[ids.NodeID]time.Time), loggedAt: time.Now(),
 	}
 	var err error
 	if f.descents, err = f.blocks.descents(); err != nil {
@@ -107,8 +107,8 @@ func newFollower(ctx context.Context, o following, p *progress) (*follower, erro
 // run follows the chain until ctx ends. It returns nil then, and an error if the state cannot be written or is of
 // another network.
 func (f *follower) run(ctx context.Context) error {
-	var told string
-	var toldAt time.Time
+	var logged string
+	var loggedAt time.Time
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.step(ctx)
@@ -119,10 +119,10 @@ func (f *follower) run(ctx context.Context) error {
 			return fatal.err
 		}
 		if err == nil {
-			told = ""
-		} else if text := err.Error(); !errors.Is(err, ErrBehind) && text != told && time.Since(toldAt) > tellAgain {
+			logged = ""
+		} else if text := err.Error(); !errors.Is(err, ErrBehind) && text != logged && time.Since(loggedAt) > logPause {
 			// The P-Chain's follower says why that is behind.
-			told, toldAt = text, time.Now()
+			logged, loggedAt = text, time.Now()
 			f.log.Warn("the "+f.name+" cannot be followed; trying again", slog.Any("error", err))
 		}
 		f.change(func(s *Status) { s.Err = err })
@@ -134,13 +134,13 @@ func (f *follower) run(ctx context.Context) error {
 	return nil
 }
 
-// report changes the status, and logs it at most once each tellAgain.
+// report changes the status, and logs it at most once each logPause.
 func (f *follower) report(change func(*Status)) {
 	f.change(change)
-	if time.Since(f.told) < tellAgain {
+	if time.Since(f.loggedAt) < logPause {
 		return
 	}
-	f.told = time.Now()
+	f.loggedAt = time.Now()
 	s := f.Status()
 	f.log.Info("following the "+f.name, slog.Uint64("height", s.Height), slog.Uint64("tip", s.Target), slog.Uint64("notDownloaded", s.Missing))
 }
@@ -177,7 +177,7 @@ func (f *follower) step(ctx context.Context) error {
 		return err
 	}
 	if p.behind {
-		if time.Since(f.Status().Confirmed) < tellAgain {
+		if time.Since(f.Status().Confirmed) < logPause {
 			return nil // usually a new block, which nodes accept one after the other
 		}
 		return errNewer

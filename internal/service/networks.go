@@ -164,8 +164,8 @@ func (n *networks) run(ctx, life context.Context, name string, s *surface) error
 	return g.Wait()
 }
 
-// runNodeAPI serves the node API of a network until life ends, anew whenever the network's index is replaced. It waits
-// for the node until ctx ends.
+// runNodeAPI serves the node API of a network until life ends. It starts over whenever the network's index is replaced.
+// It waits for the node until ctx ends.
 func (n *networks) runNodeAPI(ctx, life context.Context, opened *network.Network, dir string, log *slog.Logger, s *surface) error {
 	p := n.process
 	for life.Err() == nil {

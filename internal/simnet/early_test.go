@@ -104,9 +104,8 @@ func content(t *testing.T, s store.Store) map[string]string {
 	return rows
 }
 
-// TestXChainSurvivesDeath ends the indexing of an X-Chain with pre-Cortina vertices after
-// every few commits, and compares what there is in the end with an index that was made in
-// one go.
+// TestXChainSurvivesDeath stops the indexing of an X-Chain with pre-Cortina vertices after every few
+// commits, and compares the final index with one of an undisturbed run.
 func TestXChainSurvivesDeath(t *testing.T) {
 	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 300, Addresses: 20, EarlyTxs: 50, Record: true}, Dir: t.TempDir()}})
 	client := dial(t, n)

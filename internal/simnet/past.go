@@ -39,8 +39,8 @@ func (n *Network) remember(ctx context.Context, h History) error {
 	o.Seed, o.NetworkID = n.options.Seed, n.options.NetworkID
 	if o.Genesis == nil && o.Span == 0 {
 		c := *avagenesis.GetConfig(o.NetworkID)
-		// The networks of avalanchego begin anew from time to time. The previous genesis is
-		// valid too.
+		// avalanchego's networks are reset from time to time. The previous genesis is
+		// valid, too.
 		const renewal = 9 * 30 * 24 * time.Hour
 		if begun := time.Unix(int64(c.StartTime), 0); time.Since(begun) < shortestPast {
 			c.StartTime -= uint64(renewal.Seconds())

@@ -49,8 +49,8 @@ func begun(t *testing.T, n *Network, client *node.Client) *genesis.Genesis {
 	return g
 }
 
-// TestRecordOfTheChainsIsTrue has the index read the chains from the node API, while
-// they grow, and compares what it then says with what the generator knows.
+// TestRecordOfTheChainsIsTrue indexes the chains from the node API, while they grow, and compares the
+// index with the generator.
 func TestRecordOfTheChainsIsTrue(t *testing.T) {
 	for name, earlyTxs := range map[string]int{"always with blocks": 0, "first with vertices": 250} {
 		t.Run(name, func(t *testing.T) { testRecordIsTrue(t, earlyTxs) })
@@ -75,7 +75,7 @@ func testRecordIsTrue(t *testing.T, earlyTxs int) {
 	for range 5 {
 		require.NoError(t, n.past.Grow(t.Context(), 100))
 	}
-	awaitRecorded(t, n, chains)
+	awaitIndexed(t, n, chains)
 	require.Eventually(t, func() bool {
 		_, _, err := chains.Vertices.At(t.Context(), 0, true, 1, nil)
 		return !errors.Is(err, vertices.ErrIncomplete)
@@ -86,8 +86,8 @@ func testRecordIsTrue(t *testing.T, earlyTxs int) {
 	requireTruth(t, n, rows)
 }
 
-// awaitRecorded waits until all that was accepted is recorded.
-func awaitRecorded(t *testing.T, n *Network, chains *primary.Network) {
+// awaitIndexed waits until all that was accepted is indexed.
+func awaitIndexed(t *testing.T, n *Network, chains *primary.Network) {
 	t.Helper()
 	for name, c := range map[string]history.Chain{"P": history.P, "X": history.X, "C": history.C} {
 		want := n.past.Height(c) + 1

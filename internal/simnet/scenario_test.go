@@ -133,11 +133,11 @@ func TestScenario_7_2_22_NodeFaults(t *testing.T) {
 		{simnet.APIFault{Delay: time.Minute}, aggregator.CodeNodeUnavailable},
 	} {
 		n.SetAPIFault(&test.fault)
-		patience := 2 * time.Minute
+		timeout := 2 * time.Minute
 		if test.fault.Delay > 0 {
-			patience = time.Second
+			timeout = time.Second
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		_, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m")), PChainHeight: unknown})
 		requireCode(t, err, test.code)
 		cancel()
@@ -235,8 +235,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	for name, o := range map[string]simnet.Options{
 		"too few weights":        {Validators: 3, ExplicitWeights: []uint64{1, 2}},
 		"weight 0":               {Validators: 2, ExplicitWeights: []uint64{1, 0}},
-		"a key of nobody":        {Validators: 2, SharedKeys: map[int]int{0: 2}},
-		"a key for nobody":       {Validators: 2, SharedKeys: map[int]int{-1: 0}},
+		"a key of no validator":  {Validators: 2, SharedKeys: map[int]int{0: 2}},
+		"a key for no validator": {Validators: 2, SharedKeys: map[int]int{-1: 0}},
 		"weights without number": {ExplicitWeights: []uint64{1, 2}},
 	} {
 		_, err := simnet.Start(o)

@@ -42,8 +42,8 @@ func only(t *testing.T, dir, pattern string) string {
 	return found[len(found)-1]
 }
 
-// A log whose end is missing or garbage gives the rows of its beginning, in order and
-// none in part; what cannot be opened is said to be damaged, with what to do.
+// A log whose end is missing or garbage gives the rows of its beginning, in order and none in part. If
+// the store cannot be opened, the error says that it is damaged, and what to do.
 func TestAttackSpoiltFiles(t *testing.T) {
 	const rows = 50
 	spoil := func(pattern string, change func([]byte) []byte) func(*testing.T, string) {
@@ -129,8 +129,8 @@ func (f fullFile) Preallocate(int64, int64) error { return nil }
 
 const fullDir = "QUORATE_STORE_TEST_FULL_DIR"
 
-// On a disk that is full a commit fails, or the process ends, and says why; what was
-// acknowledged is there when there is room again.
+// On a full disk a commit fails, or the process ends, and says why; acknowledged rows are there once
+// there is room again.
 func TestAttackFullDisk(t *testing.T) {
 	if dir := os.Getenv(fullDir); dir != "" {
 		options := small(dir)
@@ -198,9 +198,9 @@ func (r *readOnly) Lock(name string) (io.Closer, error) {
 }
 
 // A store with a wrong bit in its log is not opened and says that it is damaged, if the log
-// goes on for another block of 32 KiB. Near its end the bit cannot be told from a write that
+// goes on for another block of 32 KiB. Near its end the bit looks like a write that
 // a loss of power cut short: the store is as it was after one of its commits, with the cursor
-// of that one, so that what is missing of a chain is recorded again. Signed messages, of
+// of that one, so that what is missing of a chain is indexed again. Signed messages, of
 // which there is no cursor, are lost with what is behind the bit.
 func TestAttackFlippedBits(t *testing.T) {
 	const rows, flips, block = 600, 60, 32 << 10

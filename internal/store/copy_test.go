@@ -52,7 +52,7 @@ func fill(t *testing.T, s store.Store) {
 	}
 }
 
-// TestCopy copies from engine to engine, and is ended and begun again on the way.
+// TestCopy copies from engine to engine, with interruptions.
 func TestCopy(t *testing.T) {
 	places := copyPlaces(t)
 	for _, names := range [][2]string{{"pebble", "postgres"}, {"postgres", "pebble"}} {
@@ -90,7 +90,7 @@ func TestCopy(t *testing.T) {
 				require.ErrorIs(t, err, context.Canceled)
 				require.NoError(t, to.Close())
 				ended++
-				// Until it is finished nobody else gets at it.
+				// Before the copy is complete, it cannot be opened.
 				_, err = open(t, false)
 				require.ErrorIs(t, err, store.ErrFormat)
 				require.ErrorContains(t, err, "store copy")
@@ -107,7 +107,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestCopyRefuses is about sources that change, and two copies at a time.
+// TestCopyRefuses refuses sources that change, and two copies at a time.
 func TestCopyRefuses(t *testing.T) {
 	from, to := store.NewMemory(), store.NewMemory()
 	fill(t, from)
@@ -127,7 +127,7 @@ func TestCopyRefuses(t *testing.T) {
 		})
 	}
 	require.ErrorIs(t, begin(true, func() {}), context.Canceled)
-	// Another copy takes over: the first one is told.
+	// Another copy takes over: the first one fails.
 	var second error
 	err := begin(false, func() { second = begin(true, func() {}) })
 	require.ErrorIs(t, err, store.ErrFenced)

@@ -101,8 +101,8 @@ func openAny(ctx context.Context, place string) (store.Store, error) {
 	return store.OpenPebble(ctx, store.PebbleOptions{Dir: place, CacheBytes: 4 << 20, MemTableBytes: 1 << 20})
 }
 
-// TestPebbleKilled kills a writer at random moments and looks at what is left:
-// everything that was acknowledged, nothing by halves.
+// TestPebbleKilled kills a writer at random moments and checks the store: it has everything that was
+// acknowledged, and nothing in part.
 func TestPebbleKilled(t *testing.T) {
 	rounds := 12
 	if testing.Short() {
@@ -187,8 +187,8 @@ func checkCrashRows(t testing.TB, s store.Reader, next uint64) {
 	}
 }
 
-// TestPebbleHeld is about another process; it also covers the same process, which the system
-// does not tell apart by itself.
+// TestPebbleHeld refuses a store that another process holds, or the same process, which the system
+// does not distinguish.
 func TestPebbleHeld(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	s := openPebble(t, dir)

@@ -95,68 +95,68 @@ var (
 
 	// FamilyEVMHead says how far a chain is: k is empty.
 	FamilyEVMHead = twins(41, "evm_head")
-	// FamilyEVMBlock holds blocks: p goes on with a range of heights, k is the height.
+	// FamilyEVMBlock holds blocks: p continues with a range of heights, k is the height.
 	FamilyEVMBlock = twins(42, "evm_block")
-	// FamilyEVMTx lists transactions, newest first: p goes on with how they ended and
+	// FamilyEVMTx lists transactions, newest first: p continues with how they ended and
 	// a range of heights, k is place. FamilyEVMTxRange lists the ranges that have any.
 	FamilyEVMTx      = twins(43, "evm_tx")
 	FamilyEVMTxRange = twins(44, "evm_tx_range")
-	// FamilyEVMTxHash says where a transaction is: p goes on with its hash.
+	// FamilyEVMTxHash says where a transaction is: p continues with its hash.
 	FamilyEVMTxHash = twins(45, "evm_tx_hash")
 	// FamilyEVMInternal and FamilyEVMTransfer list internal transactions and
-	// ERC-1155 transfers, newest first: p goes on with the wallet, k is place.
+	// ERC-1155 transfers, newest first: p continues with the wallet, k is place.
 	FamilyEVMInternal = twins(46, "evm_internal")
 	FamilyEVMTransfer = twins(47, "evm_transfer")
-	// FamilyEVMBalance holds balances of ERC-1155 tokens: p goes on with the wallet, k
+	// FamilyEVMBalance holds balances of ERC-1155 tokens: p continues with the wallet, k
 	// is contract and token. FamilyEVMBalanceAt has the height, too, and holds what
 	// the balance was from there on.
 	FamilyEVMBalance   = twins(48, "evm_balance")
 	FamilyEVMBalanceAt = twins(49, "evm_balance_at")
 	// FamilyEVMOwner and FamilyEVMSupply list the tokens of ERC-721 and ERC-1155
-	// contracts that there are: p goes on with the contract, k is the token.
+	// contracts that there are: p continues with the contract, k is the token.
 	FamilyEVMOwner  = twins(50, "evm_owner")
 	FamilyEVMSupply = twins(51, "evm_supply")
-	// FamilyEVMContract lists known contracts: p goes on with the address, k is empty,
+	// FamilyEVMContract lists known contracts: p continues with the address, k is empty,
 	// or the place of a deployment, newest first.
 	FamilyEVMContract = twins(52, "evm_contract")
-	// FamilyEVMDeployer lists deployments, newest first: p goes on with the address of
+	// FamilyEVMDeployer lists deployments, newest first: p continues with the address of
 	// who deployed, k is place.
 	FamilyEVMDeployer = twins(53, "evm_deployer")
-	// FamilyEVMDeployment holds all about transactions that deployed something: p goes
+	// FamilyEVMDeployment holds all about transactions that deployed something: p continues
 	// on with the transaction's place, k is a kind and a number.
 	FamilyEVMDeployment = twins(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
 	FamilyEVMDay = twins(55, "evm_day")
 	// FamilyEVMUntraced lists the blocks whose internal transactions are unknown:
-	// p goes on with a kind of rows, k is a height.
+	// p continues with a kind of rows, k is a height.
 	FamilyEVMUntraced = twins(59, "evm_untraced")
-	// FamilyEVMICM holds the events of ICM messages: p goes on with the message's ID, k is
+	// FamilyEVMICM holds the events of ICM messages: p continues with the message's ID, k is
 	// a kind of event. Without these, the row says that all blocks were searched for them.
 	FamilyEVMICM = twins(77, "evm_icm")
-	// FamilyEVMICMList lists sent and delivered messages, newest first: p goes on with
+	// FamilyEVMICMList lists sent and delivered messages, newest first: p continues with
 	// what the list is of, k is time and place.
 	FamilyEVMICMList = twins(78, "evm_icm_list")
 	// FamilyEVMICMLog lists the events of ICM messages in their order: p is the chain, k is
 	// height and log index. The row without k has the first height that was searched.
 	FamilyEVMICMLog = twins(85, "evm_icm_log")
-	// FamilyEVMAddressTx lists the transactions of addresses, newest first: p goes on with the address and a kind, k is the
+	// FamilyEVMAddressTx lists the transactions of addresses, newest first: p continues with the address and a kind, k is the
 	// transaction's place. The row whose p is the chain says which blocks the lists cover.
 	FamilyEVMAddressTx = twins(95, "evm_address_tx")
-	// FamilyEVMTokenTransfer lists their ERC-20 and ERC-721 transfers: p goes on with the address and a kind, k is the
+	// FamilyEVMTokenTransfer lists their ERC-20 and ERC-721 transfers: p continues with the address and a kind, k is the
 	// transaction's place and the index of the log.
 	FamilyEVMTokenTransfer = twins(96, "evm_token_transfer")
-	// FamilyEVMContractTransfer lists the transfers of contracts: p goes on with the contract, k is the transaction's place,
+	// FamilyEVMContractTransfer lists the transfers of contracts: p continues with the contract, k is the transaction's place,
 	// the index of the log, and that of the item in it.
 	FamilyEVMContractTransfer = twins(103, "evm_contract_transfer")
-	// FamilyEVMTokenBalance holds what the transfers of ERC-20 tokens add up to, and the ERC-721 tokens of wallets: p goes on
+	// FamilyEVMTokenBalance holds what the transfers of ERC-20 tokens add up to, and the ERC-721 tokens of wallets: p continues
 	// with the wallet and a kind, k is the contract and, of ERC-721, the token. The row whose p is the chain says which
 	// blocks it covers. FamilyEVMTokenBalanceAt has the height, too, and holds what the sum was from there on.
 	FamilyEVMTokenBalance   = twins(97, "evm_token_balance")
 	FamilyEVMTokenBalanceAt = twins(98, "evm_token_balance_at")
-	// FamilyEVMPeriod has what the blocks of an hour, day, week or month add up to: p goes on with the interval, k is the
+	// FamilyEVMPeriod has what the blocks of an hour, day, week or month add up to: p continues with the interval, k is the
 	// first second. The row whose p is the chain says which blocks it covers. FamilyEVMActor has the hours when addresses
-	// were last active: p goes on with the address, k is empty. FamilyEVMLastActive counts these addresses by the hour, day
-	// and month of that: p goes on with the interval, k is the first second.
+	// were last active: p continues with the address, k is empty. FamilyEVMLastActive counts these addresses by the hour, day
+	// and month of that: p continues with the interval, k is the first second.
 	FamilyEVMPeriod     = twins(100, "evm_period")
 	FamilyEVMActor      = twins(101, "evm_actor")
 	FamilyEVMLastActive = twins(102, "evm_last_active")
@@ -248,18 +248,18 @@ var (
 	FamilyRegistryState = twins(89, "reg_state")
 	// FamilyBlockchain lists blockchains by their creation: k is height and number.
 	FamilyBlockchain = twins(90, "blockchain")
-	// FamilyRegistered says when subnets and blockchains were created: p goes on with the ID, k is empty.
+	// FamilyRegistered says when subnets and blockchains were created: p continues with the ID, k is empty.
 	FamilyRegistered = twins(91, "registered")
-	// FamilyValidator lists validations: p goes on with a state and what the list is of, k is height and number.
+	// FamilyValidator lists validations: p continues with a state and what the list is of, k is height and number.
 	FamilyValidator = twins(92, "validator")
-	// FamilyL1Validator holds L1 validators: p goes on with the validation's ID, k is empty.
+	// FamilyL1Validator holds L1 validators: p continues with the validation's ID, k is empty.
 	FamilyL1Validator = twins(93, "l1_validator")
-	// FamilyL1ValidatorList lists them: p goes on with a state and what the list is of, k is height, number and index.
+	// FamilyL1ValidatorList lists them: p continues with a state and what the list is of, k is height, number and index.
 	FamilyL1ValidatorList = twins(94, "l1_vdr_list")
-	// FamilyValidatorActivity holds what blocks changed about validators: p goes on with a part of the height, k is the
+	// FamilyValidatorActivity holds what blocks changed about validators: p continues with a part of the height, k is the
 	// height. With a validation's ID in p it holds L1Validator.Ends from that height on.
 	FamilyValidatorActivity = twins(99, "vdr_activity")
-	// FamilyStakeDay counts validators and their weight by day: p goes on with a subnet or with all, k is the day's first
+	// FamilyStakeDay counts validators and their weight by day: p continues with a subnet or with all, k is the day's first
 	// second.
 	FamilyStakeDay = twins(86, "stake_day")
 )

@@ -23,13 +23,13 @@ func (m *meanwhile) Get(ctx context.Context, f Family, keys []PK) ([][]byte, err
 	return values, err
 }
 
-// Of several processes that open a fresh store at a time all find it good.
+// Several processes that open a new store at the same time all succeed.
 func TestFormatIsMarkedByAnother(t *testing.T) {
 	for name, test := range map[string]struct {
 		format string
 		want   error
 	}{
-		"the same version": {"1", nil}, "another one": {"2", ErrFormat}, "nobody": {"", ErrFormat},
+		"the same version": {"1", nil}, "another one": {"2", ErrFormat}, "no version": {"", ErrFormat},
 	} {
 		rows := NewMemory()
 		var fresh Batch

@@ -217,8 +217,8 @@ func TestPebbleDamage(t *testing.T) {
 	}
 }
 
-// TestPebbleComesAndGoes has rows that a batch adds and deletes take nothing, and others,
-// whatever is done to them there, what they took before.
+// TestPebbleComesAndGoes: rows that a batch adds and deletes take no space, and other rows take the
+// same as before.
 func TestPebbleComesAndGoes(t *testing.T) {
 	s, err := OpenPebble(t.Context(), small(t.TempDir()))
 	require.NoError(t, err)

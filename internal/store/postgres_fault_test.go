@@ -20,7 +20,7 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// TestPostgresFaults is about servers and connections that go, on one server.
+// TestPostgresFaults stops servers and connections.
 func TestPostgresFaults(t *testing.T) {
 	server := pgserver.Run(t)
 	for _, test := range []struct {
@@ -83,7 +83,7 @@ func testRestart(t *testing.T, server *pgserver.Server, place string) {
 		require.NoError(t, s.Ping(t.Context()), "ping, round %d", round)
 		checkCrashRows(t, s, next)
 	}
-	// Connections that were lost while nobody used them are noticed by whoever does.
+	// Each call notices connections that were lost while idle.
 	for name, call := range map[string]func() error{
 		"get":    func() error { _, err := s.Get(t.Context(), store.FamilyMeta, []store.PK{{}}); return err },
 		"commit": func() error { return s.Commit(t.Context(), crashBatch(next)) },
@@ -103,7 +103,7 @@ func testRestart(t *testing.T, server *pgserver.Server, place string) {
 	checkCrashRows(t, s, next)
 }
 
-// gate passes connections on to a server, and cuts them where it is told to.
+// gate forwards connections to a server, and cuts them where cut says.
 type gate struct {
 	net.Listener
 	to string
@@ -179,7 +179,7 @@ func (g *gate) pass(client net.Conn) {
 		}
 		if cut == 2 {
 			g.cuts.Add(1)
-			break // once the server has answered, and nobody hears it
+			break // after the server has answered, before the client reads the answer
 		}
 	}
 	if silent.Load() {
@@ -202,7 +202,7 @@ func testLostCommit(t *testing.T, server *pgserver.Server, place string) {
 	g.cut.Store(1)
 	require.NoError(t, s.Commit(t.Context(), crashBatch(0)))
 	checkCrashRows(t, direct, 1)
-	// Afterwards: who moves a cursor is told to look at it.
+	// Afterwards: the error of a commit that moves a cursor says to read the cursor.
 	g.cut.Store(2)
 	err := s.Commit(t.Context(), crashBatch(1))
 	require.ErrorIs(t, err, store.ErrUnavailable)
@@ -487,7 +487,7 @@ func TestPostgresVersion(t *testing.T) {
 	}
 }
 
-// pretend is a server until somebody asks it something.
+// pretend plays a server until the first query.
 func pretend(c net.Conn, version string) {
 	defer c.Close()
 	b := pgproto3.NewBackend(c, c)
@@ -502,7 +502,7 @@ func pretend(c net.Conn, version string) {
 	}
 }
 
-// TestPostgresURL checks what is told without a server.
+// TestPostgresURL checks errors that need no server.
 func TestPostgresURL(t *testing.T) {
 	for url, fine := range map[string]bool{
 		"postgres://me:secret@host/db": true, "postgresql://host:1/db?sslmode=disable&search_path=x": true,

@@ -50,7 +50,7 @@ func literals(t *testing.T, path string) []string {
 	return all
 }
 
-// TestStatementsStandInOneFile looks for statements everywhere else.
+// TestStatementsStandInOneFile looks for statements in all other files.
 func TestStatementsStandInOneFile(t *testing.T) {
 	exempt := map[string]bool{"store/" + sqlFile: true}
 	looked := 0
@@ -80,8 +80,8 @@ func TestStatementsStandInOneFile(t *testing.T) {
 	require.Greater(t, looked, 100, "files looked at")
 }
 
-// TestStatementsAreOfTheSubset holds the statements against what engines that spread a
-// table over machines understand.
+// TestStatementsAreOfTheSubset checks that engines that spread a table over machines understand the
+// statements.
 func TestStatementsAreOfTheSubset(t *testing.T) {
 	allowed := []string{
 		`COPY {table} (p, k, v) FROM STDIN BINARY`,

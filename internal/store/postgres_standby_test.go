@@ -10,8 +10,8 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// TestStandbys reads from a server that follows: while it does, not while it is held up,
-// and from the store when it is gone.
+// TestStandbys reads from a standby while it follows, not while it lags, and from the primary when it
+// is gone.
 func TestStandbys(t *testing.T) {
 	primary := pgserver.Run(t)
 	s := openPostgres(t, primary.URL())
@@ -31,7 +31,7 @@ func TestStandbys(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	used := func(want bool) func() bool { return func() bool { return r.Stats()[0].Used == want } }
-	const patience, tick = 2 * time.Minute, 20 * time.Millisecond
+	const timeout, tick = 2 * time.Minute, 20 * time.Millisecond
 	next := uint64(0)
 	commit := func() {
 		require.NoError(t, s.Commit(t.Context(), crashBatch(next)))
@@ -46,26 +46,26 @@ func TestStandbys(t *testing.T) {
 		return at.Next
 	}
 	commit()
-	require.Eventually(t, used(true), patience, tick, "standby that follows: used")
-	require.Eventually(t, func() bool { return seen() == next }, patience, tick, "what was committed is seen")
+	require.Eventually(t, used(true), timeout, tick, "standby that follows: used")
+	require.Eventually(t, func() bool { return seen() == next }, timeout, tick, "what was committed is seen")
 
 	// Held up, it answers with old rows until it is too far behind.
 	require.NoError(t, other.Exec(t.Context(), "SELECT pg_wal_replay_pause()"))
 	commit()
-	require.Eventually(t, func() bool { return r.Stats()[0].Lag > 0 }, patience, tick, "lag")
-	require.Eventually(t, used(false), patience, tick, "standby that is held up: not used")
+	require.Eventually(t, func() bool { return r.Stats()[0].Lag > 0 }, timeout, tick, "lag")
+	require.Eventually(t, used(false), timeout, tick, "standby that is held up: not used")
 	require.Equal(t, next, seen(), "read from the store")
 	require.NoError(t, other.Exec(t.Context(), "SELECT pg_wal_replay_resume()"))
-	require.Eventually(t, used(true), patience, tick, "standby that has caught up: used")
+	require.Eventually(t, used(true), timeout, tick, "standby that has caught up: used")
 	require.Equal(t, next, seen())
 
 	// Gone, it is not missed; back, it is used.
 	other.Crash()
 	require.Equal(t, next, seen())
-	require.Eventually(t, used(false), patience, tick, "standby that is gone: not used")
+	require.Eventually(t, used(false), timeout, tick, "standby that is gone: not used")
 	require.Error(t, r.Stats()[0].Err)
 	require.NoError(t, other.Restart())
-	require.Eventually(t, used(true), patience, tick, "standby that is back: used")
+	require.Eventually(t, used(true), timeout, tick, "standby that is back: used")
 
 	// Another store is not taken for a standby, even if its cursors are further.
 	place, err := primary.Place(t.Context())

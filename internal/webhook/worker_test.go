@@ -318,7 +318,8 @@ func TestLateWebhookDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestDeactivated checks that an inactive webhook gets nothing, and after its return only what happens from then on.
+// TestDeactivated checks that an inactive webhook gets nothing, and after reactivation only later
+// events.
 func TestDeactivated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -371,7 +372,7 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestAdmission checks that an owner who is not admitted gets nothing, and everything later.
+// TestAdmission checks that an owner without permission gets no messages, and all of them later.
 func TestAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

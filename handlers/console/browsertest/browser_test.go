@@ -142,7 +142,7 @@ func startDev(t *testing.T) (url string, output func() string) {
 }
 
 // first is a member of the first item of a list of the Data API's, which the chains
-// may still have to be recorded for.
+// may still have to be indexed for.
 func first(t *testing.T, url, list, member string) (value string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -26,8 +26,7 @@ func (d *discard) Write(b []byte) (int, error) {
 
 func (d *discard) WriteHeader(int) {}
 
-// BenchmarkCalls is what the handler takes for calls that clients make often, without
-// the network.
+// BenchmarkCalls measures the handler for calls that clients make often, without the network.
 func BenchmarkCalls(b *testing.B) {
 	w := newWorld(b, 3000, 0)
 	w.upstream.set(func(string) string {

@@ -77,7 +77,7 @@ func (u *upstream) Forward(ctx context.Context, path string, body []byte, hedged
 	return &node.Forwarded{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}}, Body: []byte(text)}, nil
 }
 
-// world is a network with a history, what is recorded of it, and a service.
+// world is a network with a history, what is indexed of it, and a service.
 type world struct {
 	stalled  atomic.Bool
 	past     *history.Node
@@ -122,7 +122,7 @@ func newWorld(t testing.TB, txs, early int) *world {
 	return w
 }
 
-// await waits until all that was accepted is recorded.
+// await waits until all that was accepted is indexed.
 func (w *world) await(t testing.TB) {
 	t.Helper()
 	for name, c := range map[string]history.Chain{"P": history.P, "X": history.X, "C": history.C} {
@@ -815,7 +815,7 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 	group.Wait()
 	require.EqualValues(t, 3, asked.Load())
 
-	// What is not recorded may be on its way.
+	// What is not indexed may be on its way.
 	id := ids.ID{1}
 	for said, want := range map[string]string{
 		`{"status":"Processing"}`:              `{"status":"Processing"}`,
@@ -835,7 +835,7 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 	_, failure = w.call(t, "platform.getCurrentValidators", `{"subnetID":"`+id.String()+`"}`)
 	require.Equal(t, "the upstream node does not answer platform.getCurrentValidators", failure)
 
-	// From a chain whose exports are not recorded yet, nodes answer.
+	// From a chain whose exports are not indexed yet, nodes answer.
 	w.sources[constants.PlatformChainID] = func() bool { return false }
 	w.upstream.set(func(string) string { return `{"jsonrpc":"2.0","result":"from upstream","id":"a"}` })
 	raw, _ = w.call(t, "xvm.getUTXOs", `{"addresses":["`+ids.ShortID{1}.String()+`"],"sourceChain":"P"}`)

@@ -17,8 +17,8 @@ import (
 	"quorate/internal/store"
 )
 
-// TestLockedBalances tells apart what is locked in each way, which nothing in the made-up
-// past still is: amounts have a digit for each output.
+// TestLockedBalances distinguishes outputs that are locked in each way, which no output of the
+// generated history still is: amounts have a digit for each output.
 func TestLockedBalances(t *testing.T) {
 	w := newWorld(t, 20, 0)
 	alice, bob := ids.ShortID{0xa1}, ids.ShortID{0xb0}

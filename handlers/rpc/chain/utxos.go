@@ -64,7 +64,7 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *api.Ge
 		}
 	}
 	if source != c.ID {
-		if recorded := c.Sources[source]; recorded == nil || !recorded() {
+		if indexed := c.Sources[source]; indexed == nil || !indexed() {
 			return rpc.ErrForward
 		}
 	}

@@ -186,7 +186,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What consensus knows as containers is not all kept: the nodes are asked.
+// The index lacks some containers: the service asks the nodes for them.
 func TestForwarding(t *testing.T) {
 	forwarded := json.RawMessage(`"forwarded"`)
 	s, chain, all := record(t, 5, 0, 2)

@@ -103,7 +103,7 @@ func TestMethods(t *testing.T) {
 	require.Equal(t, "couldn't get node uptime: node is not a validator", ask(t, public, "uptime", `{}`))
 }
 
-// What is about this node alone is not for everybody.
+// Methods about this node alone are for its operator.
 func TestOperatorsMethods(t *testing.T) {
 	key, err := localsigner.New()
 	require.NoError(t, err)

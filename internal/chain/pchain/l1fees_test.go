@@ -147,7 +147,7 @@ func TestL1FeesAgainstPlainAccount(t *testing.T) {
 	t.Logf("%d balances given back", refunds)
 }
 
-func TestL1FeesOfNobody(t *testing.T) {
+func TestL1FeesOfUnknownValidators(t *testing.T) {
 	fees := pchain.NewL1Fees()
 	_, err := fees.Stop(ids.ID{1}, true)
 	require.Error(t, err)

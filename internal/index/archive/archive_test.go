@@ -124,7 +124,7 @@ func (s *stored) write(t *testing.T) {
 	require.NoError(t, s.store.Commit(t.Context(), &batch))
 }
 
-// What is read of each block, by number and by ID, is what the generator made.
+// Each block, by number and by ID, is the one that the generator made.
 func TestBlocks(t *testing.T) {
 	s := newStored(t)
 	for chain, all := range s.blocks {
@@ -164,7 +164,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Lists of blocks in all parts of the time, in pages of different sizes.
+// Lists of blocks in all ranges of time, in pages of different sizes.
 func TestBlocksByTime(t *testing.T) {
 	s := newStored(t)
 	for _, chain := range []history.Chain{history.P, history.X} {
@@ -217,7 +217,7 @@ func TestTipBeyondTheStore(t *testing.T) {
 	}
 }
 
-// Each transaction consumes and makes what the generator says.
+// Each transaction consumes and creates the generator's outputs.
 func TestTxs(t *testing.T) {
 	s := newStored(t)
 	type io struct{ consumed, made []ids.ID }

@@ -169,8 +169,8 @@ func TestWritersAgree(t *testing.T) {
 	require.Equal(t, want, got, "dump of two writers in succession")
 }
 
-// TestStrangersCostLittle signs every container with another certificate. The overhead over whole containers must be
-// small in the store and in memory.
+// TestStrangersCostLittle signs every container with another certificate. The overhead over whole
+// containers must be small in the store and in memory.
 func TestStrangersCostLittle(t *testing.T) {
 	const n = 3000
 	w, whole := NewWriter(chain), store.NewMemory()

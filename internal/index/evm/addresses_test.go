@@ -182,8 +182,8 @@ func TestManyTransfers(t *testing.T) {
 	}
 }
 
-// TestUnbelievedTransfers has a wallet with far more transfers of contracts that follow no standard than of others: no
-// page scans all of them, and the pages together have the others.
+// TestUnbelievedTransfers has a wallet with far more transfers of contracts that follow no standard
+// than of others: no page scans all of them, and the pages together have the others.
 func TestUnbelievedTransfers(t *testing.T) {
 	const spam = 40_000
 	wallet, sender := address(1), address(2)
@@ -244,7 +244,7 @@ func TestOptional(t *testing.T) {
 	p := newPast(3, pastOptions{first: 10, blocks: 60})
 	engines(t, func(t *testing.T, s store.Store) {
 		w := newWorld(t, p, s)
-		on := newTenant
+		on := testProjection
 		off := func() *evm.Projection { return evm.NewProjection(network, chainID) }
 		requireFirst := func(first uint64) {
 			t.Helper()

@@ -99,7 +99,7 @@ func (w *world) checkHoldings(q evm.HoldingQuery, what string) {
 	require.Equal(w.t, want, got, what)
 }
 
-// TestSums has the transfers that could be added up wrongly.
+// TestSums has transfers that are easily added up wrongly.
 func TestSums(t *testing.T) {
 	a, b, none := address(1), address(2), common.Address{}
 	most := new(uint256.Int).SetAllOne()
@@ -136,7 +136,7 @@ func TestSums(t *testing.T) {
 			}
 			w := newWorld(t, &past{blocks: blocks}, s)
 			w.advance(1)
-			w.projection = newTenant()
+			w.projection = testProjection()
 			w.advance(len(blocks))
 			for wallet, want := range map[common.Address]string{a: tt.a, b: tt.b, none: ""} {
 				page, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: wallet, Limit: 10})
@@ -161,7 +161,7 @@ func TestBalancesOfRandomHistories(t *testing.T) {
 			for !w.done() {
 				w.advance(7)
 				if w.next%3 == 0 {
-					w.projection = newTenant()
+					w.projection = testProjection()
 				}
 				for _, who := range slices.Concat(p.wallets, p.contracts) {
 					w.checkHoldings(evm.HoldingQuery{Wallet: who, Limit: 2}, fmt.Sprintf("tip %d, %s", w.tip(), who))

@@ -100,7 +100,7 @@ func traffic(blocks int, traced bool) []*chain.Block {
 	return all
 }
 
-// BenchmarkRecord records into the embedded store, in batches as a pipeline's.
+// BenchmarkRecord indexes into the embedded store, in batches as a pipeline does.
 func BenchmarkRecord(b *testing.B) {
 	for name, traced := range map[string]bool{"logs": false, "traces": true} {
 		b.Run(name, func(b *testing.B) {

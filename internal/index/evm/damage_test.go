@@ -10,7 +10,7 @@ import (
 	"quorate/internal/store"
 )
 
-// TestDamage spoils all rows of a family, and asks for what is in them.
+// TestDamage damages all rows of a family, and reads them.
 func TestDamage(t *testing.T) {
 	p := newPast(3, pastOptions{blocks: 200})
 	made := p.deployments(199)[0].Contract

@@ -36,7 +36,7 @@ func (classes) Contracts(_ context.Context, addresses []common.Address) ([]*evm.
 	return all, nil
 }
 
-// world is a past that is being recorded.
+// world is a past that is being indexed.
 type world struct {
 	*past
 	t          testing.TB
@@ -48,7 +48,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, p *past, s store.Store) *world {
-	return &world{past: p, t: t, store: s, restarted: newTenant, projection: newTenant(), record: evm.New(s, network, chainID, classes{})}
+	return &world{past: p, t: t, store: s, restarted: testProjection, projection: testProjection(), record: evm.New(s, network, chainID, classes{})}
 }
 
 // of makes the world that of another chain in the same store.
@@ -58,7 +58,7 @@ func (w *world) of(networkID uint32, id ids.ID) *world {
 	return w
 }
 
-func newTenant() *evm.Projection { return newProjection(network, chainID) }
+func testProjection() *evm.Projection { return newProjection(network, chainID) }
 
 func newProjection(networkID uint32, id ids.ID) *evm.Projection {
 	t := evm.NewProjection(networkID, id).With(evm.Optionals()...)
@@ -312,13 +312,13 @@ func (w *world) check(rng *rand.Rand) {
 		for i := range b.Transactions {
 			got, err := w.record.Transaction(ctx, b.Transactions[i].Hash)
 			require.NoError(t, err)
-			want := recorded(b, i, false)
+			want := indexed(b, i, false)
 			require.Equal(t, &want, got)
 		}
 	}
 }
 
-// TestRecord records random pasts and asks everything at random moments.
+// TestRecord indexes random histories and makes every query at random moments.
 func TestRecord(t *testing.T) {
 	for _, o := range []pastOptions{
 		{blocks: 150}, {first: 4090, blocks: 60}, {first: 3, blocks: 13_000, quiet: 99},
@@ -395,8 +395,8 @@ func dump(t testing.TB, s store.Store) [32]byte {
 	return h
 }
 
-// TestRows comes to the same rows on both engines, whatever the batches are, and
-// when all is recorded anew.
+// TestRows writes the same rows on both engines, whatever the batches are, and
+// when all is indexed again.
 func TestRows(t *testing.T) {
 	for seed := range uint64(8) {
 		p := newPast(seed, pastOptions{first: 4000, blocks: 200, untraced: func(n uint64) bool { return n%50 == 7 }})
@@ -414,14 +414,14 @@ func TestRows(t *testing.T) {
 				require.Equal(t, want, dump(t, s))
 				w.next = 0
 				if rng.IntN(2) == 0 {
-					w.projection = newTenant()
+					w.projection = testProjection()
 				}
 			}
 		})
 	}
 }
 
-// TestReplayIsRead asks for balances while a chain is recorded anew.
+// TestReplayIsRead requests balances while a chain is indexed again.
 func TestReplayIsRead(t *testing.T) {
 	p := newPast(1, pastOptions{blocks: 150})
 	w := newWorld(t, p, store.NewMemory())
@@ -437,7 +437,7 @@ func TestReplayIsRead(t *testing.T) {
 	}
 }
 
-// TestChainsApart records two chains in one store.
+// TestChainsApart indexes two chains in one store.
 func TestChainsApart(t *testing.T) {
 	s := store.NewMemory()
 	w := newWorld(t, newPast(1, pastOptions{blocks: 80}), s)
@@ -470,7 +470,7 @@ func TestUntraced(t *testing.T) {
 	require.Greater(t, last, first)
 	w := newWorld(t, p, store.NewMemory())
 	w.advance(40)
-	// One block whose traces nobody could have does not take everything else away.
+	// One block without traces does not hide the others.
 	deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
 	require.NoError(t, err)
 	require.Equal(t, &evm.Span{From: first, To: last}, deployments.TracesMissing)
@@ -521,7 +521,7 @@ func TestUntraced(t *testing.T) {
 		require.Equal(t, c.want, page.TracesMissing)
 		require.Equal(t, p.internals(w.tip(), &q), page.Internals)
 	}
-	// An empty block has no calls, whoever tells.
+	// An empty block has no calls, with or without traces.
 	quiet := newPast(1, pastOptions{blocks: 5, quiet: 100, untraced: func(uint64) bool { return true }})
 	w = newWorld(t, quiet, store.NewMemory())
 	w.advance(5)
@@ -587,7 +587,7 @@ func TestErrors(t *testing.T) {
 		_, err = w.record.Transfers(ctx, evm.WalletQuery{Limit: 5, After: after[:16]})
 		require.NoError(t, err)
 		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 5, After: after[:60]})
-		require.Error(t, err) // it names a block, which is not recorded
+		require.Error(t, err) // it names a block, which is not indexed
 		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 5, After: append([]byte{0, 0, 0, 0, 0, 0, 0, 110}, after[:52]...)})
 		require.NoError(t, err)
 	}
@@ -612,11 +612,11 @@ func TestErrors(t *testing.T) {
 		return projection.Apply(ctx, w.store, &chain.Block{Number: number, Time: time}, new(store.Batch))
 	}
 	now := w.blocks[19].Time
-	require.ErrorIs(t, apply(110, now, newTenant()), evm.ErrOrder)
-	require.ErrorIs(t, apply(120, now-1, newTenant()), evm.ErrTime)
-	require.ErrorIs(t, apply(120, 1<<60, newTenant()), evm.ErrTime)
-	require.NoError(t, apply(120, now, newTenant()))
-	require.NoError(t, apply(100, 0, newTenant()), "it begins anew")
+	require.ErrorIs(t, apply(110, now, testProjection()), evm.ErrOrder)
+	require.ErrorIs(t, apply(120, now-1, testProjection()), evm.ErrTime)
+	require.ErrorIs(t, apply(120, 1<<60, testProjection()), evm.ErrTime)
+	require.NoError(t, apply(120, now, testProjection()))
+	require.NoError(t, apply(100, 0, testProjection()), "it starts over")
 	alike := chainID
 	alike[31]++
 	require.ErrorIs(t, apply(120, now, evm.NewProjection(network, alike)), evm.ErrChain)
@@ -637,7 +637,7 @@ func (f failing) Contracts(context.Context, []common.Address) ([]*evm.Contract, 
 	return nil, f.err
 }
 
-// TestLies has contracts tell of tokens that cannot be.
+// TestLies has contracts that report impossible tokens.
 func TestLies(t *testing.T) {
 	var (
 		a, b  = address(1), address(2)
@@ -678,7 +678,7 @@ func TestLies(t *testing.T) {
 		{"b burns again", []chain.Transfer{move(b, zero, top)}, top, nil},
 		{"a gives to itself", []chain.Transfer{move(a, a, one), move(a, a, top)}, top, nil},
 		{"there and back in one block", []chain.Transfer{move(a, b, one), move(b, a, one)}, top, nil},
-		{"nobody to nobody", []chain.Transfer{move(zero, zero, one)}, top, nil},
+		{"zero address to zero address", []chain.Transfer{move(zero, zero, one)}, top, nil},
 		{"a burns more than it has", []chain.Transfer{move(a, zero, one), move(a, zero, top)}, nil, nil},
 		{"nothing is moved", []chain.Transfer{move(a, b, new(uint256.Int))}, nil, nil},
 	} {

@@ -25,8 +25,8 @@ import (
 
 // bare is the past as a node without traces tells it, where untraced says so.
 func (p *past) bare(untraced func(number uint64) bool) *past {
-	told := *p
-	told.blocks = nil
+	bare := *p
+	bare.blocks = nil
 	for _, b := range p.blocks {
 		if untraced(b.Number) && len(b.Transactions) > 0 {
 			without := *b
@@ -36,9 +36,9 @@ func (p *past) bare(untraced func(number uint64) bool) *past {
 			}
 			b = &without
 		}
-		told.blocks = append(told.blocks, b)
+		bare.blocks = append(bare.blocks, b)
 	}
-	return &told
+	return &bare
 }
 
 // tracer tells all of a past. Its fields may be changed while holding mu.
@@ -158,18 +158,17 @@ var fillPatterns = map[string]func(n uint64) bool{
 	"at first and later": func(n uint64) bool { return n < 90 || n > 200 && n < 230 },
 }
 
-// TestFill records a past of which the node traced a part only, and fills in the rest
-// once it traces, while blocks go on to come. The record is then that of a node that
-// always traced.
+// TestFill indexes a history that the node traced in part, and fills in the rest once the node traces,
+// while new blocks arrive. The index then equals that of a node that always traced.
 func TestFill(t *testing.T) {
 	for name, pattern := range fillPatterns {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPast(4, pastOptions{blocks: 400, first: 10})
-				told := p.bare(pattern)
+				bare := p.bare(pattern)
 				whole := newWorld(t, p, store.NewMemory())
 				whole.advance(400)
-				w := newWorld(t, told, store.NewMemory())
+				w := newWorld(t, bare, store.NewMemory())
 				w.advance(300)
 
 				n := &tracer{past: p, fails: func(uint64) error { return node.ErrNoTraces }}
@@ -199,7 +198,7 @@ func TestFill(t *testing.T) {
 				stop()
 				require.Equal(t, known(t, whole.store), known(t, w.store))
 				require.Empty(t, f.Note())
-				require.Equal(t, told.missing(), filled(t, w.store), "each block once")
+				require.Equal(t, bare.missing(), filled(t, w.store), "each block once")
 				w.checkCalls(p)
 
 				// Another one finds nothing to do.
@@ -213,8 +212,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillBeginsWithTheNewest has calls of the oldest blocks come last: until they are
-// there the record begins without, and does not tell of deployments.
+// TestFillBeginsWithTheNewest gets the traces of the oldest blocks last: until then the index begins
+// after them and does not list deployments.
 func TestFillBeginsWithTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 300})
@@ -268,10 +267,10 @@ func TestFillSurvivesDeath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPast(6, pastOptions{blocks: 400})
-				told := p.bare(pattern)
+				bare := p.bare(pattern)
 				whole := newWorld(t, p, store.NewMemory())
 				whole.advance(400)
-				w := newWorld(t, told, store.NewMemory())
+				w := newWorld(t, bare, store.NewMemory())
 				w.advance(350)
 				deaths := 0
 				for ; ; deaths++ {
@@ -291,7 +290,7 @@ func TestFillSurvivesDeath(t *testing.T) {
 				}
 				require.Greater(t, deaths, 2)
 				require.Equal(t, known(t, whole.store), known(t, w.store))
-				require.Equal(t, told.missing(), filled(t, w.store), "each block once")
+				require.Equal(t, bare.missing(), filled(t, w.store), "each block once")
 			})
 		})
 	}
@@ -319,10 +318,10 @@ func (s *flaky) Commit(ctx context.Context, b *store.Batch) error {
 func TestFillStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(6, pastOptions{blocks: 300})
-		told := p.bare(fillPatterns["here and there"])
+		bare := p.bare(fillPatterns["here and there"])
 		whole := newWorld(t, p, store.NewMemory())
 		whole.advance(300)
-		w := newWorld(t, told, store.NewMemory())
+		w := newWorld(t, bare, store.NewMemory())
 		w.advance(300)
 		f := newFiller(&flaky{w.store, rand.New(rand.NewPCG(1, 2))}, &tracer{past: p})
 		stop := filling(t, f)
@@ -330,11 +329,11 @@ func TestFillStoreAway(t *testing.T) {
 		stop()
 		require.Empty(t, f.Note())
 		require.Equal(t, known(t, whole.store), known(t, w.store))
-		require.Equal(t, told.missing(), filled(t, w.store), "each block once")
+		require.Equal(t, bare.missing(), filled(t, w.store), "each block once")
 	})
 }
 
-// TestFillGivesUp has blocks whose calls nobody can have.
+// TestFillGivesUp has blocks whose traces no node has.
 func TestFillGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 200})
@@ -387,15 +386,15 @@ func TestFillGivesUp(t *testing.T) {
 	})
 }
 
-// TestFillOfEarlierVersions fills a record that does not say which blocks are without
-// calls, but for the first and the last.
+// TestFillOfEarlierVersions fills an index that names only the first and the last block without
+// traces.
 func TestFillOfEarlierVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 300})
-		told := p.bare(func(n uint64) bool { return n > 20 && n < 100 || n > 150 && n < 200 || n > 250 })
+		bare := p.bare(func(n uint64) bool { return n > 20 && n < 100 || n > 150 && n < 200 || n > 250 })
 		whole := newWorld(t, p, store.NewMemory())
 		whole.advance(300)
-		w := newWorld(t, told, store.NewMemory())
+		w := newWorld(t, bare, store.NewMemory())
 		w.advance(220)
 		var batch store.Batch
 		for row, err := range store.Rows(t.Context(), w.store, store.FamilyEVMUntraced) {
@@ -407,7 +406,7 @@ func TestFillOfEarlierVersions(t *testing.T) {
 		page, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Start: &start, Limit: 10})
 		require.NoError(t, err)
 		require.NotNil(t, page.TracesMissing)
-		w.projection = newTenant()
+		w.projection = testProjection()
 
 		n := &tracer{past: p}
 		stop := filling(t, newFiller(w.store, n))
@@ -420,17 +419,17 @@ func TestFillOfEarlierVersions(t *testing.T) {
 	})
 }
 
-// TestFillRecordedAnew records a chain again over its rows, part of which were filled in.
+// TestFillRecordedAnew indexes a chain again over its rows, part of which were filled in.
 func TestFillRecordedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 100})
-		told := p.bare(func(n uint64) bool { return n < 80 })
-		w := newWorld(t, told, store.NewMemory())
+		bare := p.bare(func(n uint64) bool { return n < 80 })
+		w := newWorld(t, bare, store.NewMemory())
 		w.advance(100)
 		stop := filling(t, newFiller(w.store, &tracer{past: p}))
 		time.Sleep(time.Hour)
 		stop()
-		w.next, w.projection = 0, newTenant()
+		w.next, w.projection = 0, testProjection()
 		w.advance(100)
 		deployments, err := w.record.Deployments(t.Context(), evm.DeploymentQuery{Address: address(1), Limit: 10})
 		require.NoError(t, err)
@@ -442,7 +441,7 @@ func TestFillRecordedAnew(t *testing.T) {
 	})
 }
 
-// TestFillOfAnotherChain is told blocks of another chain, of which nothing is written.
+// TestFillOfAnotherChain gets blocks of another chain, and writes nothing.
 func TestFillOfAnotherChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newPast(4, pastOptions{blocks: 100}).bare(func(uint64) bool { return true }), store.NewMemory())
@@ -457,7 +456,7 @@ func TestFillOfAnotherChain(t *testing.T) {
 	})
 }
 
-// TestFillIsTakenOver has two who fill: the later one goes on.
+// TestFillIsTakenOver has two Fillers: the later one continues.
 func TestFillIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 300})
@@ -483,7 +482,7 @@ func (s *slowTracer) Traced(ctx context.Context, from uint64, n int) ([]index.Bl
 	return s.tracer.Traced(ctx, from, n)
 }
 
-// TestFillComesSecond leaves most of the time to new blocks while they wait.
+// TestFillComesSecond leaves most of the time to new blocks while some wait.
 func TestFillComesSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 2000, quiet: 95})

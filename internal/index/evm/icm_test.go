@@ -69,7 +69,7 @@ func TestICM(t *testing.T) {
 		}
 		// Indexing the blocks again changes nothing.
 		want := rows(t, s)
-		w.next, w.projection = 0, newTenant()
+		w.next, w.projection = 0, testProjection()
 		w.advance(len(blocks))
 		require.Equal(t, want, rows(t, s))
 
@@ -192,9 +192,9 @@ func TestICMLogOfOlderIndex(t *testing.T) {
 	log, err := w.record.ICMLog(t.Context(), evm.ICMPosition{}, 9)
 	require.NoError(t, err)
 	require.Equal(t, evm.ICMPosition{Number: 3}, log.From)
-	w.projection = newTenant() // the process restarts
+	w.projection = testProjection() // the process restarts
 	w.advance(2)
-	w.projection = newTenant()
+	w.projection = testProjection()
 	w.advance(len(blocks))
 	log, err = w.record.ICMLog(t.Context(), evm.ICMPosition{}, 9)
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"quorate/internal/store"
 )
 
-// TestKnownLater asks for addresses before they become contracts, again when nothing
-// has changed, and after each block.
+// TestKnownLater requests addresses before they become contracts, again when nothing has changed, and
+// after each block.
 func TestKnownLater(t *testing.T) {
 	w := newWorld(t, newPast(3, pastOptions{first: 100, blocks: 60}), store.NewMemory())
 	require.NotEmpty(t, w.created)

@@ -11,7 +11,7 @@ import (
 
 // Optional names an index that a Projection writes only if it is turned on.
 //
-// An optional index covers the blocks since it was turned on. If it was off in between, it begins anew. After a rebuild
+// An optional index covers the blocks since it was turned on. If it was off in between, it starts over. After a rebuild
 // it covers all blocks.
 type Optional string
 
@@ -53,7 +53,7 @@ func (o Optional) family() store.Family {
 	}
 }
 
-// form returns the version of the index's rows. An index of another version begins anew.
+// form returns the version of the index's rows. An index of another version starts over.
 func (o Optional) form() uint64 {
 	switch o {
 	case AddressTransactions:
@@ -95,8 +95,8 @@ func (t *Projection) With(optionals ...Optional) *Projection {
 	return t
 }
 
-// beginOptional writes which blocks an optional index covers. An index that is off, or lacks the preceding block, begins
-// anew when it is on.
+// beginOptional writes which blocks an optional index covers. An index that is off, or lacks the preceding block, starts
+// over when it is on.
 func (t *Projection) beginOptional(ctx context.Context, r store.Reader, batch *store.Batch, o *optional) error {
 	number := t.head.tip.Number
 	if !o.on {

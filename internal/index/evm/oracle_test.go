@@ -32,7 +32,7 @@ func within(number uint64, q *evm.WalletQuery) bool {
 	return (q.Start == nil || number >= *q.Start) && (q.End == nil || number < *q.End)
 }
 
-func recorded(b *chain.Block, i int, full bool) evm.Transaction {
+func indexed(b *chain.Block, i int, full bool) evm.Transaction {
 	tx := evm.Transaction{Block: ref(b), Index: uint32(i), Transaction: b.Transactions[i]}
 	tx.Logs, tx.Frames = nil, nil
 	if tx.To == nil {
@@ -53,7 +53,7 @@ func (p *past) latest(tip uint64, success *bool) (all []evm.Transaction) {
 	for _, b := range p.upTo(tip) {
 		for i := range b.Transactions {
 			if success == nil || *success == b.Transactions[i].Success {
-				all = append(all, recorded(b, i, false))
+				all = append(all, indexed(b, i, false))
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func (p *past) deployment(tip uint64, contract common.Address) *evm.TransactionD
 		if d.Contract != contract {
 			continue
 		}
-		details := &evm.TransactionDetails{Transaction: recorded(d.block, d.index, true), Message: p.messages[d.TxHash], Traced: d.block.Traced}
+		details := &evm.TransactionDetails{Transaction: indexed(d.block, d.index, true), Message: p.messages[d.TxHash], Traced: d.block.Traced}
 		for _, t := range p.transfers {
 			if t.TxHash == d.TxHash && t.Standard == standards[t.Contract] {
 				details.Transfers = append(details.Transfers, t)

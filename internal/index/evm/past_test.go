@@ -13,8 +13,7 @@ import (
 	"quorate/internal/index/evm"
 )
 
-// past is a random history of a chain, and what happened in it, told apart from its
-// logs.
+// past is a random history of a chain. It keeps what happened apart from the logs.
 type past struct {
 	rng       *rand.Rand
 	blocks    []*chain.Block
@@ -40,7 +39,7 @@ type pastOptions struct {
 // The contracts of a past, and what they are. Some lie, some are none.
 var (
 	multi, otherMulti, lastMulti = address(0x30), address(0x10), common.HexToAddress("0xffffffffffffffffffffffffffffffffffffffff")
-	nft, coin, impostor, nobody  = address(0x21), address(0x22), address(0x20), address(0x23)
+	nft, coin, impostor, unused  = address(0x21), address(0x22), address(0x20), address(0x23)
 	standards                    = map[common.Address]chain.Standard{
 		multi: chain.ERC1155, otherMulti: chain.ERC1155, lastMulti: chain.ERC1155, nft: chain.ERC721, coin: chain.ERC20, impostor: chain.Unknown,
 	}
@@ -52,7 +51,7 @@ func newPast(seed uint64, o pastOptions) *past {
 	p := &past{
 		rng: rand.New(rand.NewPCG(seed, 7)), messages: make(map[common.Hash]*chain.Message),
 		wallets:   []common.Address{{}, address(1), address(2), address(3), lastMulti},
-		contracts: []common.Address{multi, otherMulti, lastMulti, nft, coin, impostor, nobody},
+		contracts: []common.Address{multi, otherMulti, lastMulti, nft, coin, impostor, unused},
 	}
 	now := uint64(1_700_000_000)
 	for i := range o.blocks {

@@ -30,8 +30,7 @@ func (s source) Fetch(_ context.Context, from uint64, n int) ([]index.Block[*cha
 	return blocks, nil
 }
 
-// TestPipeline records a past with pipelines that are ended at random moments, and
-// comes to the same rows.
+// TestPipeline indexes a history with pipelines that end at random moments, and gets the same rows.
 func TestPipeline(t *testing.T) {
 	p := newPast(8, pastOptions{blocks: 3000})
 	plain := newWorld(t, p, store.NewMemory())
@@ -44,7 +43,7 @@ func TestPipeline(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			pipeline, err := index.New(index.Options[*chain.Block]{
 				NetworkID: network, Chain: chainID.String(), Source: source(p.blocks), Store: s,
-				Projections: []index.Projection[*chain.Block]{newTenant()}, WindowBytes: 100_000, // many small batches
+				Projections: []index.Projection[*chain.Block]{testProjection()}, WindowBytes: 100_000, // many small batches
 				Committed: func(next uint64) {
 					if next == uint64(len(p.blocks)) {
 						close(caughtUp)

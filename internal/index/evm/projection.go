@@ -22,10 +22,10 @@ const name = "evm"
 // Form returns the form of the index's rows. Version 2 has ICM messages, version 3 the gas, fees and number of
 // transactions of blocks.
 func Form() index.Form {
-	ofTenant := index.CursorOf(name)
+	ofProjection := index.CursorOf(name)
 	return index.Form{
 		Name: name, Version: 3, Reads: 1, // older rows lack ICM messages or parts of blocks: see ErrNoICM and ErrNoBlocks
-		Cursor: func(cursor string) bool { return ofTenant(cursor) || strings.HasPrefix(cursor, fillPrefix) },
+		Cursor: func(cursor string) bool { return ofProjection(cursor) || strings.HasPrefix(cursor, fillPrefix) },
 		Families: []store.Family{
 			store.FamilyEVMHead, store.FamilyEVMBlock, store.FamilyEVMTx, store.FamilyEVMTxRange, store.FamilyEVMTxHash,
 			store.FamilyEVMInternal, store.FamilyEVMTransfer, store.FamilyEVMBalance, store.FamilyEVMBalanceAt,

@@ -39,8 +39,8 @@ func serveChain(t *testing.T, seed uint64, transactions int) (*evmchain.Generato
 	return g, n, client.EVM("")
 }
 
-// TestAgainstNode records a made-up chain from the Ethereum API of a node, asks the node
-// what contracts are, and compares everything with what is true of the chain.
+// TestAgainstNode indexes a generated chain from the Ethereum API of a node, asks the node what
+// contracts are, and compares everything with the generator.
 func TestAgainstNode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -77,7 +77,7 @@ func TestAgainstNode(t *testing.T) {
 	var latest []evm.Transaction
 	for _, b := range blocks {
 		for i := range b.Transactions {
-			latest = append(latest, recorded(b, i, false))
+			latest = append(latest, indexed(b, i, false))
 		}
 	}
 	slices.Reverse(latest)
@@ -160,7 +160,7 @@ func TestAgainstNode(t *testing.T) {
 	for _, d := range last {
 		got, err := r.Deployment(ctx, d.Contract)
 		require.NoError(t, err)
-		require.Equal(t, recorded(blocks[d.Block], int(d.TxIndex), true), got.Transaction)
+		require.Equal(t, indexed(blocks[d.Block], int(d.TxIndex), true), got.Transaction)
 		require.True(t, got.Traced)
 		require.Len(t, got.Transfers, len(byTx[d.TxHash]))
 		for i, want := range byTx[d.TxHash] {
@@ -188,7 +188,7 @@ func TestAgainstNode(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestTracesComeLater records a chain from a node that does not trace, until it does.
+// TestTracesComeLater indexes a chain from a node that does not trace at first.
 func TestTracesComeLater(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -236,10 +236,9 @@ func TestTracesComeLater(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestRandomHistories indexes random chains from a node that answers as real nodes may:
-// it state-synced, jumps back, breaks answers off, and fails to trace for every reason.
-// What is then indexed is what a good node says of the same blocks, but for the marked
-// gaps, which are filled in once the node traces.
+// TestRandomHistories indexes random chains from a node that answers as real nodes may: it
+// state-synced, jumps back, breaks answers off, and fails to trace for every reason. The index then
+// equals that of a good node, except for the marked gaps, which are filled in once the node traces.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

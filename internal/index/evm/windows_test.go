@@ -95,14 +95,14 @@ func TestWindows(t *testing.T) {
 						w.checkWindows(p.blocks[0].Number, rng)
 					}
 				}
-				w.projection = newTenant()
+				w.projection = testProjection()
 			}
 		})
 	}
 }
 
-// TestWindowsOptional turns the index off and on, and indexes the chain again over rows of indexes that began elsewhere.
-// What they counted does not count.
+// TestWindowsOptional turns the index off and on, and indexes the chain again over rows of earlier
+// indexes, whose counts must not count.
 func TestWindowsOptional(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 13))
@@ -115,7 +115,7 @@ func TestWindowsOptional(t *testing.T) {
 			for !w.done() {
 				was := on
 				if on = rng.IntN(3) > 0; on {
-					w.projection = newTenant()
+					w.projection = testProjection()
 				} else {
 					w.projection = evm.NewProjection(network, chainID)
 				}
@@ -137,7 +137,7 @@ func TestWindowsOptional(t *testing.T) {
 	}
 }
 
-// TestWindowsOfOlderIndex continues an index that has no counts of last activity: it begins anew.
+// TestWindowsOfOlderIndex continues an index that has no counts of last activity: it starts over.
 func TestWindowsOfOlderIndex(t *testing.T) {
 	p := newPast(1, pastOptions{blocks: 100})
 	rng := rand.New(rand.NewPCG(1, 14))
@@ -162,7 +162,7 @@ func TestWindowsOfOlderIndex(t *testing.T) {
 	}
 	require.True(t, found)
 	require.NoError(t, w.store.Commit(t.Context(), &batch))
-	w.projection = newTenant()
+	w.projection = testProjection()
 	_, err := w.record.Windows(t.Context(), hosted)
 	var off *evm.OffError
 	require.ErrorAs(t, err, &off)

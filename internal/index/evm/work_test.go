@@ -38,7 +38,7 @@ func (v *countingView) Scan(ctx context.Context, f store.Family, p, lo, hi []byt
 	return rows, err
 }
 
-// TestWork bounds what a page costs where nearly everything is left out of it.
+// TestWork bounds the cost of a page that leaves out nearly everything.
 func TestWork(t *testing.T) {
 	wallet := address(1)
 	var blocks []*chain.Block

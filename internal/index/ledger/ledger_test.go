@@ -37,7 +37,7 @@ func newWorld(t testing.TB, h *history, s store.Store) *world {
 	}
 	w.matcher.CheckpointEvery(checkpointEvery)
 	for _, c := range chains {
-		w.projections[c] = newTenant(c)
+		w.projections[c] = testProjection(c)
 	}
 	return w
 }
@@ -45,7 +45,7 @@ func newWorld(t testing.TB, h *history, s store.Store) *world {
 // checkpointEvery is small enough for short histories to have checkpoints.
 const checkpointEvery = 5
 
-func newTenant(c ids.ID) *ledger.Projection {
+func testProjection(c ids.ID) *ledger.Projection {
 	t := ledger.NewProjection(network, c)
 	t.CheckpointEvery(checkpointEvery)
 	return t
@@ -85,7 +85,7 @@ func (w *world) some(rng *rand.Rand) {
 			require.NoError(w.t, w.projections[c].Apply(w.t.Context(), w.store, w.blocks[c][i], &lost))
 		}
 		if rng.IntN(2) == 0 {
-			w.projections[c] = newTenant(c)
+			w.projections[c] = testProjection(c)
 		}
 	default:
 		w.advance(chains[rng.IntN(len(chains))], 1+rng.IntN(8))

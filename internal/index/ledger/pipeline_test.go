@@ -49,7 +49,7 @@ func TestPipelines(t *testing.T) {
 			matcher.CheckpointEvery(checkpointEvery)
 			caughtUp := make(chan struct{}, len(chains))
 			run := func(c ids.ID) *index.Pipeline[*chain.Block] {
-				projections := []index.Projection[*chain.Block]{newTenant(c)}
+				projections := []index.Projection[*chain.Block]{testProjection(c)}
 				if c == pChain {
 					projections = append(projections, subnets.NewProjection(network))
 				}

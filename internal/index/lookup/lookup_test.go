@@ -89,14 +89,14 @@ func TestEverythingIsFoundWhereItIs(t *testing.T) {
 	}
 
 	// Missing and damaged rows are reported.
-	var told []string
+	var findings []string
 	missing := &pchain.Block{Height: 9, ID: ids.ID{'m'}, Txs: []*txs.Tx{pTx(9), pTx(0)}, Envelope: &envelope.Envelope{Proposer: node}}
-	require.NoError(t, p.Check(t.Context(), s, missing, func(what string) { told = append(told, what) }))
-	require.Len(t, told, 3, "the block may have come without its envelope")
+	require.NoError(t, p.Check(t.Context(), s, missing, func(what string) { findings = append(findings, what) }))
+	require.Len(t, findings, 3, "the block may have come without its envelope")
 	xTx.Unsigned.(*avmtxs.BaseTx).Outs[0].Asset.ID = ids.ID{'u'}
-	require.NoError(t, x.Check(t.Context(), s, first, func(what string) { told = append(told, what) }))
-	require.Len(t, told, 4)
-	require.Contains(t, told[3], "is not in the list of asset "+ids.ID{'u'}.String())
+	require.NoError(t, x.Check(t.Context(), s, first, func(what string) { findings = append(findings, what) }))
+	require.Len(t, findings, 4)
+	require.Contains(t, findings[3], "is not in the list of asset "+ids.ID{'u'}.String())
 	var damage store.Batch
 	for _, family := range lookup.Form().Families {
 		for row, err := range store.Rows(t.Context(), s, family) {

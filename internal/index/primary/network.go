@@ -71,8 +71,8 @@ type Options struct {
 	// WindowBytes bounds the memory of each chain for blocks that are not yet written; 0 selects the default of
 	// index.Options.
 	WindowBytes int64
-	// Recorded is called after each commit of P-Chain blocks. It must not block.
-	Recorded func()
+	// Committed is called after each commit of P-Chain blocks. It must not block.
+	Committed func()
 	// Now returns the storage time of containers; nil means time.Now.
 	Now func() time.Time
 	// Metrics may be nil.
@@ -162,8 +162,8 @@ func New(o Options) (*Network, error) {
 // addPChain adds the P-Chain: L1 transactions, and with a genesis the ledger.
 func (n *Network) addPChain(o Options) error {
 	committed := func(uint64) {
-		if o.Recorded != nil {
-			o.Recorded()
+		if o.Committed != nil {
+			o.Committed()
 		}
 	}
 	from := index.NewPChainSource(o.Node, o.Log)

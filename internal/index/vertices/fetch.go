@@ -32,8 +32,8 @@ const (
 	firstRest, lastRest = 2 * time.Second, 5 * time.Minute
 	// lookAgain is the interval between checks for new connections while no node accepts requests.
 	lookAgain = 250 * time.Millisecond
-	// tellEvery is the number of vertices between two log lines.
-	tellEvery = 100_000
+	// logEvery is the number of vertices between two log lines.
+	logEvery = 100_000
 )
 
 var (
@@ -74,8 +74,8 @@ type fetcher struct {
 	open  map[ids.ID]uint64
 	nodes map[ids.NodeID]*nodeRecord
 	// answers has capacity for one response of each request.
-	answers chan nodeAnswer
-	told    uint64
+	answers  chan nodeAnswer
+	loggedAt uint64
 }
 
 // nodeRecord is what is known of a node: whether it has a request, its consecutive failures, and until when it gets no
@@ -97,7 +97,7 @@ type nodeAnswer struct {
 func (r *Index) fetch(ctx context.Context, stopVertexID ids.ID, at store.Cursor) (store.Cursor, error) {
 	f := &fetcher{
 		Index: r, at: at, asked: make(map[ids.ID]ids.NodeID), open: make(map[ids.ID]uint64),
-		nodes: make(map[ids.NodeID]*nodeRecord), answers: make(chan nodeAnswer, requests), told: at.Next,
+		nodes: make(map[ids.NodeID]*nodeRecord), answers: make(chan nodeAnswer, requests), loggedAt: at.Next,
 	}
 	if err := f.resume(ctx, stopVertexID); err != nil {
 		return at, err
@@ -350,8 +350,8 @@ func (f *fetcher) store(ctx context.Context, all []*xchain.Vertex, bytesOf map[i
 		f.want(id, below)
 	}
 	f.troubled("%d are fetched, more are to come", f.at.Next)
-	if f.at.Next >= f.told+tellEvery {
-		f.told = f.at.Next
+	if f.at.Next >= f.loggedAt+logEvery {
+		f.loggedAt = f.at.Next
 		f.log.Info("fetched pre-Cortina vertices", slog.Uint64("vertices", f.at.Next), slog.Int("wanted", len(f.open)))
 	}
 	return nil

@@ -14,13 +14,13 @@ import (
 
 // The kinds of rows in FamilyVertexFetched, after the network ID in p.
 const (
-	// rowBytes holds a vertex: p goes on with a part of its height, k is height and ID.
+	// rowBytes holds a vertex: p continues with a part of its height, k is height and ID.
 	rowBytes byte = iota
-	// rowKnown holds the height of a vertex that is fetched: p goes on with its ID.
+	// rowKnown holds the height of a vertex that is fetched: p continues with its ID.
 	rowKnown
 	// rowWanted holds the height of a child of a vertex that is not fetched: k is its ID.
 	rowWanted
-	// rowPlace holds the place of a transaction: p goes on with its ID. It exists until the vertices are sorted.
+	// rowPlace holds the place of a transaction: p continues with its ID. It exists until the vertices are sorted.
 	rowPlace
 )
 

@@ -402,8 +402,8 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	}
 }
 
-// TestHostileNodes has nodes that lie in every way, stay silent, or fail: an honest one
-// is enough, and the index is the same.
+// TestHostileNodes has nodes that lie in every way, stay silent, or fail: one honest node is enough,
+// and the index is the same.
 func TestHostileNodes(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
@@ -449,7 +449,7 @@ func TestHostileNodes(t *testing.T) {
 	}
 }
 
-// TestNoNodeAnswers says why nothing goes on, and goes on once a node is there.
+// TestNoNodeAnswers: the status says why indexing waits, and indexing continues once a node answers.
 func TestNoNodeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDAG(t, 1, 50)
@@ -479,8 +479,8 @@ func TestNoNodeAnswers(t *testing.T) {
 	})
 }
 
-// TestAnOlderIndexIsEnough makes the index again from the vertices that an earlier one
-// kept, in whatever order, and asks nodes only for one that is damaged.
+// TestAnOlderIndexIsEnough rebuilds the index from the vertices that an earlier one stored, in any
+// order, and requests only damaged ones from nodes.
 func TestAnOlderIndexIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDAG(t, 3, 400)
@@ -554,7 +554,7 @@ func TestPositionsAreChecked(t *testing.T) {
 	})
 }
 
-// TestWhatNoVertexHas ends the index: a transaction consumes something that is nowhere.
+// TestWhatNoVertexHas stops the index: a transaction consumes something that does not exist.
 func TestWhatNoVertexHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDAG(t, 1, 5)

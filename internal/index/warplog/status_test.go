@@ -38,11 +38,11 @@ func (s *statuses) last() Status {
 func TestPrunedBlocksAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeChain{height: 5000}
-		var told statuses
+		var seen statuses
 		var mu sync.Mutex
 		var got []uint64
 		go func() {
-			_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 10, OnStatus: told.add, OnMessage: func(m node.SentMessage) {
+			_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 10, OnStatus: seen.add, OnMessage: func(m node.SentMessage) {
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, m.Block)
@@ -50,27 +50,27 @@ func TestPrunedBlocksAreSkipped(t *testing.T) {
 		}()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Empty(t, told.last().Note())
+		require.Empty(t, seen.last().Note())
 
 		c.set(5000, true)
 		begun := time.Now()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.ErrorContains(t, told.last().Err, "away")
-		require.WithinDuration(t, begun, told.last().Since, 20*time.Second)
-		require.Contains(t, told.last().Note(), "Warp messages are not followed since ")
+		require.ErrorContains(t, seen.last().Err, "away")
+		require.WithinDuration(t, begun, seen.last().Since, 20*time.Second)
+		require.Contains(t, seen.last().Note(), "Warp messages are not followed since ")
 
 		c.mu.Lock()
 		c.height, c.first, c.fails = 5300, 5200, false
 		c.mu.Unlock()
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		require.ErrorIs(t, told.last().Err, node.ErrPruned)
-		require.ErrorContains(t, told.last().Err, " of 10, after which the blocks are skipped")
+		require.ErrorIs(t, seen.last().Err, node.ErrPruned)
+		require.ErrorContains(t, seen.last().Err, " of 10, after which the blocks are skipped")
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		require.Equal(t, Status{Lost: 199, LostFrom: 5001, LostThrough: 5199}, told.last())
-		require.Contains(t, told.last().Note(), "sent in 199 blocks were not read, the last time in blocks 5001 to 5199")
+		require.Equal(t, Status{Lost: 199, LostFrom: 5001, LostThrough: 5199}, seen.last())
+		require.Contains(t, seen.last().Note(), "sent in 199 blocks were not read, the last time in blocks 5001 to 5199")
 		mu.Lock()
 		defer mu.Unlock()
 		var want []uint64
@@ -88,9 +88,9 @@ func TestPrunedBlocksAreSkipped(t *testing.T) {
 func TestPrunedTipIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeChain{height: 5000}
-		var told statuses
+		var seen statuses
 		go func() {
-			_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 10, OnStatus: told.add, OnMessage: func(node.SentMessage) {}})
+			_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 10, OnStatus: seen.add, OnMessage: func(node.SentMessage) {}})
 		}()
 		time.Sleep(time.Minute)
 		c.mu.Lock()
@@ -98,7 +98,7 @@ func TestPrunedTipIsWaitedFor(t *testing.T) {
 		c.mu.Unlock()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.ErrorIs(t, told.last().Err, node.ErrPruned)
-		require.Zero(t, told.last().Lost)
+		require.ErrorIs(t, seen.last().Err, node.ErrPruned)
+		require.Zero(t, seen.last().Lost)
 	})
 }

@@ -61,8 +61,8 @@ const (
 	// and for the logs, and a node that has not executed a block answers that the block has no logs.
 	overlap     = 8
 	rereadAfter = 3 * time.Second
-	// tellAfter is how long the source must fail before the log says so.
-	tellAfter = 10 * time.Second
+	// logAfter is how long the source must fail before the log says so.
+	logAfter = 10 * time.Second
 )
 
 // Follow reports messages until ctx ends and returns its error. While the source fails, Follow retries with growing
@@ -78,14 +78,14 @@ func Follow(ctx context.Context, o Options) error {
 	}
 	o.QuietPoll = max(o.QuietPoll, o.Poll)
 	f := follower{Options: o, lookback: o.Lookback, size: maxRange, seen: make(map[position]struct{})}
-	pause, heard := o.Poll, time.Now()
+	pause, changed := o.Poll, time.Now()
 	var failing time.Time // since when; zero while the source works
-	told := false
+	logged := false
 	for {
 		before := f.next
 		err := f.attempt(ctx)
 		if f.next != before {
-			heard = time.Now()
+			changed = time.Now()
 		}
 		var wait time.Duration
 		switch {
@@ -95,18 +95,18 @@ func Follow(ctx context.Context, o Options) error {
 			if failing.IsZero() {
 				failing = time.Now()
 			}
-			if !told && time.Since(failing) >= tellAfter {
-				told = true
+			if !logged && time.Since(failing) >= logAfter {
+				logged = true
 				o.Log.Log(ctx, levelOf(err), "the Warp messages of an EVM chain cannot be followed at the moment", slog.String("chain", o.Chain), slog.Any("error", err))
 			}
 			pause = min(2*pause, maxPause)
 			wait = pause
 		default:
-			if told {
+			if logged {
 				o.Log.Info("the Warp messages of an EVM chain are followed again", slog.String("chain", o.Chain))
 			}
-			pause, failing, told = o.Poll, time.Time{}, false
-			wait = min(max(time.Since(heard)/quietPart, o.Poll), o.QuietPoll)
+			pause, failing, logged = o.Poll, time.Time{}, false
+			wait = min(max(time.Since(changed)/quietPart, o.Poll), o.QuietPoll)
 			if f.started && !f.reread.IsZero() {
 				wait = min(wait, max(time.Until(f.reread), 0))
 			}
@@ -117,7 +117,7 @@ func Follow(ctx context.Context, o Options) error {
 			timer.Stop()
 			return ctx.Err()
 		case <-o.Wake:
-			heard = time.Now() // a block is accepted before it is executed
+			changed = time.Now() // a block is accepted before it is executed
 		case <-timer.C:
 		}
 		timer.Stop()

@@ -113,8 +113,8 @@ func (c *fakeChain) SentMessages(_ context.Context, _ string, from, through uint
 	return sent, last, nil
 }
 
-// TestBlocksNotExecutedAreReadLater has messages answered by a node that is behind the
-// one that told the height.
+// TestBlocksNotExecutedAreReadLater reads messages from a node that is behind the node that reported
+// the height.
 func TestBlocksNotExecutedAreReadLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeChain{height: 5000, behind: 7}
@@ -247,7 +247,7 @@ func TestAcceptedRangeIsRemembered(t *testing.T) {
 }
 
 // A node answers without the logs of a block that it has not executed, while another one
-// told the height. The last blocks are read again.
+// reported the height. The last blocks are read again.
 func TestMessagesLeftOutAreReadLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeChain{height: 5000, empty: 1}

@@ -106,7 +106,7 @@ func TestOneDeadlineForAll(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, timeout, time.Since(begun))
 		synctest.Wait() // for those under way, which count
-		require.LessOrEqual(t, f.calls, 2*atOnce, "requests that nobody waits for")
+		require.LessOrEqual(t, f.calls, 2*atOnce, "requests without a caller")
 		time.Sleep(2 * time.Hour) // requests under way end
 	})
 }

@@ -349,7 +349,7 @@ quorate_upstream_verdict{node="node:9650",verdict="lies"} 1
 				require.Equal(t, node.Lies, b.after(2*interval).Standing)
 				b.node.change(func(c *chain) { c.block, c.set = nil, nil })
 				v = b.after(probation - interval)
-				require.Equal(t, node.Lies, v.Standing, "the time begins anew")
+				require.Equal(t, node.Lies, v.Standing, "the time starts over")
 				require.Equal(t, began, v.Since)
 				v = b.after(3 * interval)
 				require.Equal(t, node.Agrees, v.Standing)
@@ -372,7 +372,7 @@ func TestInventedTip(t *testing.T) {
 	})
 }
 
-// TestNothingIsJudgedWithoutTheTip: while the executed chain is not at its tip, it knows of no node what is wrong.
+// TestNothingIsJudgedWithoutTheTip: while the executed chain is not at its tip, no node is judged.
 func TestNothingIsJudgedWithoutTheTip(t *testing.T) {
 	judging(t, func(b *bench) {
 		b.behind.Store(true)

@@ -103,7 +103,7 @@ func Open(ctx context.Context, o Options) (*Chain, error) {
 	c.lock = &c.ctx.Lock //nolint:staticcheck // the VM has no other
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if err := c.vm.Initialize(ctx, c.ctx, o.Database, o.Genesis, nil, caches, nil, nobody{}); err != nil {
+	if err := c.vm.Initialize(ctx, c.ctx, o.Database, o.Genesis, nil, caches, nil, noPeers{}); err != nil {
 		return nil, fmt.Errorf("opening the state of the P-Chain: %w", err)
 	}
 	if err := c.vm.SetState(ctx, snow.Bootstrapping); err != nil {
@@ -254,8 +254,8 @@ func (noMemory) Apply(_ map[ids.ID]*atomic.Requests, batches ...database.Batch) 
 	return atomic.WriteAll(batches[0], batches[1:]...)
 }
 
-// nobody is who the VM sends to.
-type nobody struct{ common.AppSender }
+// noPeers drops what the VM sends.
+type noPeers struct{ common.AppSender }
 
-func (nobody) SendAppRequest(context.Context, set.Set[ids.NodeID], uint32, []byte) error { return nil }
-func (nobody) SendAppGossip(context.Context, common.SendConfig, []byte) error            { return nil }
+func (noPeers) SendAppRequest(context.Context, set.Set[ids.NodeID], uint32, []byte) error { return nil }
+func (noPeers) SendAppGossip(context.Context, common.SendConfig, []byte) error            { return nil }

@@ -21,14 +21,14 @@ type aheadWork struct {
 	queue     *ahead.Ahead
 	network   *Network
 	metrics   []*warplog.Metrics // of the network's EVM chains
-	recorded  <-chan struct{}
+	l1Indexed <-chan struct{}
 	networkID uint32
 	log       *slog.Logger
 }
 
-// newAheadWork returns nil if no messages are to be signed ahead. recorded gets a token when more P-Chain blocks are
+// newAheadWork returns nil if no messages are to be signed ahead. l1Indexed gets a token when more P-Chain blocks are
 // indexed.
-func newAheadWork(n *Network, o Options, metrics prometheus.Registerer, recorded <-chan struct{}) (*aheadWork, error) {
+func newAheadWork(n *Network, o Options, metrics prometheus.Registerer, l1Indexed <-chan struct{}) (*aheadWork, error) {
 	rounds := o.Config.Ahead()
 	if o.Archive == nil || rounds == 0 {
 		return nil, nil // signatures could not be stored
@@ -37,7 +37,7 @@ func newAheadWork(n *Network, o Options, metrics prometheus.Registerer, recorded
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	w := &aheadWork{queue: queue, network: n, recorded: recorded, networkID: n.ID, log: o.Log}
+	w := &aheadWork{queue: queue, network: n, l1Indexed: l1Indexed, networkID: n.ID, log: o.Log}
 	for _, chain := range n.evmChains {
 		m, err := warplog.NewMetrics(metrics, chain.name)
 		if err != nil {
@@ -58,7 +58,7 @@ func (w *aheadWork) run(ctx context.Context) error {
 	})
 	if w.network.record != nil {
 		g.Go(func() error {
-			w.queue.FollowL1(ctx, w.network.record, w.network.Messages, w.recorded)
+			w.queue.FollowL1(ctx, w.network.record, w.network.Messages, w.l1Indexed)
 			return nil
 		})
 	}

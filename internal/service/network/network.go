@@ -235,21 +235,21 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 	}
 	n.Deliveries = delivery.New(n.ID, n.Resolver, n.Node)
 	derive := l1message.Options{NetworkID: n.ID, Node: n.Node, Chains: n.Resolver, Signer: n.Signer, Log: o.Log}
-	var recorded chan struct{}
+	var l1Indexed chan struct{}
 	if o.Store != nil {
-		recorded = make(chan struct{}, 1)
-		if err := n.buildIndex(o, metrics, recorded); err != nil {
+		l1Indexed = make(chan struct{}, 1)
+		if err := n.buildIndex(o, metrics, l1Indexed); err != nil {
 			return err
 		}
 		derive.Index = n.record
 	}
 	n.Messages = l1message.New(derive)
-	n.ahead, err = newAheadWork(n, o, metrics, recorded)
+	n.ahead, err = newAheadWork(n, o, metrics, l1Indexed)
 	return err
 }
 
-// buildIndex makes what indexes the network's chains. recorded receives when L1 transactions are indexed.
-func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded chan struct{}) error {
+// buildIndex makes what indexes the network's chains. l1Indexed receives when L1 transactions are indexed.
+func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, l1Indexed chan struct{}) error {
 	if file := o.Config.XChainTimes; file != "" {
 		var err error
 		if n.times, err = times.Open(file); err != nil {
@@ -258,8 +258,8 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded 
 	}
 	n.identity = &identity{o.Name, n.ID, o.Store, n.Node, o.StorePlace}
 	n.record = l1.New(o.Store, n.ID)
-	n.newIndexer = func(of *chainIndex) (*primary.Network, error) { return newIndexer(n, o, of.origin, nil, recorded) }
-	n.newIndex = func(from origin) (*chainIndex, error) { return newChainIndex(n, o, from, metrics, recorded) }
+	n.newIndexer = func(of *chainIndex) (*primary.Network, error) { return newIndexer(n, o, of.origin, nil, l1Indexed) }
+	n.newIndex = func(from origin) (*chainIndex, error) { return newChainIndex(n, o, from, metrics, l1Indexed) }
 	n.newBeside = func(s store.Store) (*primary.Network, error) {
 		beside := o
 		beside.Store, beside.beside = s, true
@@ -278,9 +278,9 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, recorded 
 	return nil
 }
 
-// newIndexer returns an indexer of the chains, or a follower of another process's index. recorded gets a token when
+// newIndexer returns an indexer of the chains, or a follower of another process's index. l1Indexed gets a token when
 // more P-Chain blocks are indexed.
-func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registerer, recorded chan<- struct{}) (*primary.Network, error) {
+func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registerer, l1Indexed chan<- struct{}) (*primary.Network, error) {
 	return primary.New(primary.Options{
 		NetworkID:     n.ID,
 		Node:          n.indexNode(),
@@ -296,9 +296,9 @@ func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registere
 		Start:         firstIndexed(o),
 		Metrics:       metrics,
 		Log:           o.Log,
-		Recorded: func() {
+		Committed: func() {
 			select {
-			case recorded <- struct{}{}:
+			case l1Indexed <- struct{}{}:
 			default:
 			}
 		},

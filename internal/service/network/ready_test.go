@@ -16,7 +16,7 @@ import (
 	"quorate/validators"
 )
 
-// What a node answered is for operators alone.
+// Only operators see a node's answers.
 func TestReadyMarksItsCause(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

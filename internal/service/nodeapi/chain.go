@@ -26,7 +26,7 @@ func addChains(a *API) error {
 	onAsset := rpc.Endpoint{Rename: map[string]string{"xvm": "avm"}}
 	if chains := a.network.Chains(); chains != nil && chains.Ledger != nil && chains.Kept() {
 		var err error
-		if onPlatform, onAsset, err = a.recorded(onPlatform, onAsset); err != nil {
+		if onPlatform, onAsset, err = a.withIndex(onPlatform, onAsset); err != nil {
 			return err
 		}
 	}
@@ -51,8 +51,8 @@ func (a *API) addProposer(id ids.ID, path string) error {
 	return a.addService(chainBase(id), "/proposervm", path+"/proposervm", rpc.Endpoint{})
 }
 
-// recorded adds the services that answer from the index.
-func (a *API) recorded(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.Endpoint, error) {
+// withIndex adds the services that answer from the index.
+func (a *API) withIndex(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.Endpoint, error) {
 	chains, g := a.network.Chains(), a.network.Genesis()
 	ready := make(map[ids.ID]func() bool)
 	options := make(map[string]chain.Options)

@@ -166,11 +166,11 @@ func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error)
 	if status.TipKnown {
 		r.LastAcceptedHeight = &status.Tip
 	}
-	return r, recorded(&status)
+	return r, outdated(&status)
 }
 
-// recorded returns why a chain's index is not up to date; nil if it is.
-func recorded(status *index.Status) error {
+// outdated returns why a chain's index is not up to date; nil if it is.
+func outdated(status *index.Status) error {
 	switch status.State {
 	case index.Following:
 		return nil
@@ -203,7 +203,7 @@ func (c *checks) forwarded(ctx context.Context, name string) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the chain is not indexed, and asking its nodes failed: %w", err)
 	}
-	return chainReport{State: "not recorded", LastAcceptedHeight: &height}, nil
+	return chainReport{State: "not indexed", LastAcceptedHeight: &height}, nil
 }
 
 // subnet checks that enough of a subnet's validators are connected to sign.

@@ -19,7 +19,7 @@ func TestHealthNamesWhatKeepsARecord(t *testing.T) {
 		index.Stopped:    "the index of the chain has stopped: the cause",
 		index.Waiting:    "indexing waits for the operator: the cause",
 	} {
-		require.EqualError(t, recorded(&index.Status{State: state, Err: errors.New("the cause")}), want, state)
+		require.EqualError(t, outdated(&index.Status{State: state, Err: errors.New("the cause")}), want, state)
 	}
-	require.NoError(t, recorded(&index.Status{State: index.Following}))
+	require.NoError(t, outdated(&index.Status{State: index.Following}))
 }

@@ -18,8 +18,8 @@ func (a *answering) Forward(context.Context, string, []byte, bool) (*node.Forwar
 	return (*node.Forwarded)(a), nil
 }
 
-// A node without an index has no such path, which would tell clients nothing.
-func TestIndexThatNobodyKeeps(t *testing.T) {
+// Without an index there is no such path.
+func TestNoIndexNoPath(t *testing.T) {
 	there := &answering{Status: http.StatusOK, Body: []byte("{}")}
 	got, err := indexUpstream{there}.Forward(t.Context(), "/ext/index/P/block", nil, true)
 	require.NoError(t, err)

@@ -52,8 +52,8 @@ func addInfo(a *API) error {
 // bootstrapped reports whether the index of a blockchain has reached the last block since the start. It is true if the
 // chain is not indexed: upstream nodes answer for it.
 func (a *API) bootstrapped(id ids.ID) bool {
-	status, recorded := a.status(id)
-	return !recorded || status.CaughtUp
+	status, indexed := a.status(id)
+	return !indexed || status.CaughtUp
 }
 
 // status returns the state of a primary network chain's index, and false if the chain is not indexed.

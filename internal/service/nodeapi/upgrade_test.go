@@ -37,7 +37,7 @@ func TestUpgradesThatOnlyOthersKnow(t *testing.T) {
 		want   string
 		failed error
 	}{
-		{"nobody is connected", nil, `{"localUpgradeTime":"2026-03-01T11:00:00Z","modeUpgradeTime":"1970-01-01T00:00:00Z","modeUpgradeWeightPercentage":0,"numUpgradeTimes":0}`, nil},
+		{"no peers", nil, `{"localUpgradeTime":"2026-03-01T11:00:00Z","modeUpgradeTime":"1970-01-01T00:00:00Z","modeUpgradeWeightPercentage":0,"numUpgradeTimes":0}`, nil},
 		{
 			"all know the same", []p2p.Peer{peer(1, local), peer(2, local), peer(3, local), peer(9, now)},
 			`{"localUpgradeTime":"2026-03-01T11:00:00Z","modeUpgradeTime":"2026-03-01T11:00:00Z","modeUpgradeWeightPercentage":80,"numUpgradeTimes":1}`, nil,

@@ -188,7 +188,7 @@ func (s *state) answer(c *contract, input []byte, block uint32) ([]byte, bool) {
 	collection := c.kind == erc721 || c.kind == erc1155
 	fungible := c.kind == erc20 || c.kind == proxied
 	supply := func() []byte {
-		n := s.balanceAt(c, &s.nobody, new(uint256.Int), block)
+		n := s.balanceAt(c, &s.supply, new(uint256.Int), block)
 		return packed(nil).uint(&n)
 	}
 	switch selector := binary.BigEndian.Uint32(input); {

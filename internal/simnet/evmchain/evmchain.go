@@ -202,7 +202,7 @@ func (g *Generator) begin() {
 	wrapped.name, wrapped.symbol, wrapped.decimals, wrapped.odd = "Wrapped AVAX", "WAVAX", 18, 0
 	g.place(wrapped, common.HexToAddress("0xB31f66AA3C1e785363F0875A1B74E27b85FD66c7"))
 	supply := new(uint256.Int).Mul(uint256.NewInt(1_000_000), uint256.NewInt(1e18))
-	g.set(g.holding(wrapped, &g.nobody, new(uint256.Int)), supply)
+	g.set(g.holding(wrapped, &g.supply, new(uint256.Int)), supply)
 	g.set(g.holding(wrapped, g.treasury[0], new(uint256.Int)), supply)
 	g.pool[erc20] = append(g.pool[erc20], wrapped)
 	g.all = append(g.all, wrapped)

@@ -80,8 +80,8 @@ func (b *jsonBig) UnmarshalJSON(text []byte) error {
 
 func (b *jsonBig) EncodeRLP(w io.Writer) error { return rlp.Encode(w, &b.Int) }
 
-// toldBlock is eth_getBlockByNumber's, with what the types of libevm leave out.
-type toldBlock struct {
+// rpcBlock is eth_getBlockByNumber's, with what the types of libevm leave out.
+type rpcBlock struct {
 	corethHeader
 	Hash         common.Hash `json:"hash"`
 	Size         hexutil.Uint64
@@ -147,8 +147,8 @@ func chain(t *testing.T, o Options) (*Generator, []*Block) {
 	return g, blocks
 }
 
-// TestBlocksFitTogether reads blocks with the types of libevm, and has them tell the
-// hashes, the senders and the blooms.
+// TestBlocksFitTogether reads blocks with the types of libevm, and compares hashes, senders and
+// blooms.
 func TestBlocksFitTogether(t *testing.T) {
 	for name, o := range map[string]Options{"C-Chain": {Seed: 1, Txs: 4000}, "L1": {Seed: 2, Txs: 1000, L1: true, ChainID: 99001}} {
 		t.Run(name, func(t *testing.T) {
@@ -159,11 +159,11 @@ func TestBlocksFitTogether(t *testing.T) {
 			seen := make(map[common.Hash]bool)
 			nonces := make(map[common.Address]uint64)
 			for number, b := range blocks {
-				told := read[toldBlock](t, b.Text)
-				require.EqualValues(t, number, told.Number.Uint64())
-				require.Equal(t, parent, told.ParentHash, "block %d", number)
-				parent = told.Hash
-				h := told.corethHeader
+				nodeBlock := read[rpcBlock](t, b.Text)
+				require.EqualValues(t, number, nodeBlock.Number.Uint64())
+				require.Equal(t, parent, nodeBlock.ParentHash, "block %d", number)
+				parent = nodeBlock.Hash
+				h := nodeBlock.corethHeader
 				encoded, err := rlp.EncodeToBytes(&h)
 				if o.L1 {
 					encoded, err = rlp.EncodeToBytes(&subnetHeader{
@@ -173,23 +173,23 @@ func TestBlocksFitTogether(t *testing.T) {
 					})
 				}
 				require.NoError(t, err)
-				require.Equal(t, crypto.Keccak256Hash(encoded), told.Hash, "hash of block %d", number)
-				require.Equal(t, b.Hash, told.Hash)
-				at := uint64(told.Time) * 1000
-				if told.TimestampMilliseconds != nil {
-					at = uint64(*told.TimestampMilliseconds)
-					require.Equal(t, uint64(told.Time), at/1000)
+				require.Equal(t, crypto.Keccak256Hash(encoded), nodeBlock.Hash, "hash of block %d", number)
+				require.Equal(t, b.Hash, nodeBlock.Hash)
+				at := uint64(nodeBlock.Time) * 1000
+				if nodeBlock.TimestampMilliseconds != nil {
+					at = uint64(*nodeBlock.TimestampMilliseconds)
+					require.Equal(t, uint64(nodeBlock.Time), at/1000)
 				} else {
 					withoutMilliseconds++
 				}
 				require.GreaterOrEqual(t, at, milliseconds/1000*1000, "time of block %d", number)
 				milliseconds = at
-				if len(told.Transactions) == 0 {
+				if len(nodeBlock.Transactions) == 0 {
 					withoutTransactions++
 				}
 
 				receipts := read[[]*types.Receipt](t, b.Receipts)
-				require.Len(t, receipts, len(told.Transactions))
+				require.Len(t, receipts, len(nodeBlock.Transactions))
 				var gas uint64
 				var logs uint
 				var txs, encodedReceipts [][]byte
@@ -198,12 +198,12 @@ func TestBlocksFitTogether(t *testing.T) {
 					size += 2
 				}
 				var body uint64
-				for i := range told.Transactions {
-					tx, receipt := &told.Transactions[i], receipts[i]
+				for i := range nodeBlock.Transactions {
+					tx, receipt := &nodeBlock.Transactions[i], receipts[i]
 					require.Equal(t, tx.Transaction.Hash(), tx.rest.Hash, "transaction %d of block %d", i, number)
 					require.False(t, seen[tx.rest.Hash])
 					seen[tx.rest.Hash] = true
-					require.Equal(t, told.Hash, tx.BlockHash)
+					require.Equal(t, nodeBlock.Hash, tx.BlockHash)
 					require.EqualValues(t, number, tx.BlockNumber)
 					require.EqualValues(t, i, tx.TransactionIndex)
 					sender, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), &tx.Transaction)
@@ -213,7 +213,7 @@ func TestBlocksFitTogether(t *testing.T) {
 					nonces[sender]++
 
 					require.Equal(t, tx.rest.Hash, receipt.TxHash)
-					require.Equal(t, told.Hash, receipt.BlockHash)
+					require.Equal(t, nodeBlock.Hash, receipt.BlockHash)
 					require.EqualValues(t, i, receipt.TransactionIndex)
 					require.Equal(t, tx.Type(), receipt.Type)
 					require.LessOrEqual(t, receipt.GasUsed, tx.Gas())
@@ -222,7 +222,7 @@ func TestBlocksFitTogether(t *testing.T) {
 					require.Equal(t, (*big.Int)(&tx.rest.GasPrice), receipt.EffectiveGasPrice)
 					want := tx.Transaction.GasPrice()
 					if tx.Type() == types.DynamicFeeTxType {
-						want = new(big.Int).Add(&told.BaseFee.Int, tx.GasTipCap())
+						want = new(big.Int).Add(&nodeBlock.BaseFee.Int, tx.GasTipCap())
 						if want.Cmp(tx.GasFeeCap()) > 0 {
 							want = tx.GasFeeCap()
 						}
@@ -239,7 +239,7 @@ func TestBlocksFitTogether(t *testing.T) {
 					for _, l := range receipt.Logs {
 						require.Equal(t, logs, l.Index, "block %d", number)
 						require.Equal(t, tx.rest.Hash, l.TxHash)
-						require.Equal(t, told.Hash, l.BlockHash)
+						require.Equal(t, nodeBlock.Hash, l.BlockHash)
 						logs++
 					}
 					require.Equal(t, types.CreateBloom(types.Receipts{receipt}), receipt.Bloom)
@@ -253,12 +253,12 @@ func TestBlocksFitTogether(t *testing.T) {
 					require.NoError(t, err)
 					encodedReceipts = append(encodedReceipts, raw)
 				}
-				require.Equal(t, types.CreateBloom(receipts), told.Bloom)
-				require.EqualValues(t, gas, told.GasUsed)
-				require.Equal(t, rootOf(txs), told.TxHash, "transactionsRoot of block %d", number)
-				require.Equal(t, rootOf(encodedReceipts), told.ReceiptHash, "receiptsRoot of block %d", number)
+				require.Equal(t, types.CreateBloom(receipts), nodeBlock.Bloom)
+				require.EqualValues(t, gas, nodeBlock.GasUsed)
+				require.Equal(t, rootOf(txs), nodeBlock.TxHash, "transactionsRoot of block %d", number)
+				require.Equal(t, rootOf(encodedReceipts), nodeBlock.ReceiptHash, "receiptsRoot of block %d", number)
 				size += rlp.ListSize(body)
-				require.EqualValues(t, rlp.ListSize(size), told.Size)
+				require.EqualValues(t, rlp.ListSize(size), nodeBlock.Size)
 			}
 			require.NotZero(t, withoutMilliseconds)
 			require.Less(t, withoutMilliseconds, len(blocks)/2)
@@ -267,7 +267,7 @@ func TestBlocksFitTogether(t *testing.T) {
 	}
 }
 
-// TestRootIsThatOfLibevm compares with what types.DeriveSha of libevm made of the same.
+// TestRootIsThatOfLibevm compares with types.DeriveSha of libevm.
 func TestRootIsThatOfLibevm(t *testing.T) {
 	for n, want := range map[int]string{
 		0:   "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421",
@@ -447,14 +447,14 @@ func (r *replay) log(l *types.Log, standard evm.Standard, in Transfer) {
 
 // block replays a block.
 func (r *replay) block(t *testing.T, b *Block, standards map[common.Address]evm.Standard) {
-	told := read[toldBlock](t, b.Text)
+	nodeBlock := read[rpcBlock](t, b.Text)
 	receipts := read[[]*types.Receipt](t, b.Receipts)
 	traces := read[[]toldTrace](t, b.Traces)
 	require.Len(t, traces, len(receipts))
 	const day = 86400
-	r.days[int64(told.Time)/day*day] += uint64(len(receipts))
+	r.days[int64(nodeBlock.Time)/day*day] += uint64(len(receipts))
 	for i, receipt := range receipts {
-		tx, trace := &told.Transactions[i], &traces[i]
+		tx, trace := &nodeBlock.Transactions[i], &traces[i]
 		require.Equal(t, tx.rest.Hash, trace.TxHash)
 		own := &trace.Result
 		require.Equal(t, receipt.Status == 0, own.Error != "")
@@ -495,7 +495,7 @@ func (r *replay) balances(wallet common.Address) (all []Balance) {
 	return all
 }
 
-// tokens are those of a contract that somebody has.
+// tokens returns the tokens of a contract that have an owner.
 func (r *replay) tokens(contract common.Address, standard evm.Standard) (all []Token) {
 	have := make(map[common.Hash]*common.Address)
 	for token, owner := range r.owners {
@@ -519,7 +519,7 @@ func (r *replay) tokens(contract common.Address, standard evm.Standard) (all []T
 	return all
 }
 
-// TestTruthIsWhatBlocksSay replays blocks, and compares with the truth at some of them.
+// TestTruthIsWhatBlocksSay replays blocks, and compares with the generator at some of them.
 func TestTruthIsWhatBlocksSay(t *testing.T) {
 	g, blocks := chain(t, Options{Seed: 3, Txs: 5000, Record: true})
 	truth := g.Truth()

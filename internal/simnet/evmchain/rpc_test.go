@@ -41,7 +41,7 @@ func served(t testing.TB, o Options) (*Node, string) {
 	return n, server.URL
 }
 
-type told struct {
+type rpcReply struct {
 	ID     json.RawMessage
 	Result json.RawMessage
 	Error  *struct {
@@ -63,11 +63,11 @@ func post(t testing.TB, url, body string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-func call(t testing.TB, url, method, params string) told {
+func call(t testing.TB, url, method, params string) rpcReply {
 	t.Helper()
 	text, err := post(t, url, fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params))
 	require.NoError(t, err)
-	var answer told
+	var answer rpcReply
 	require.NoError(t, json.Unmarshal(text, &answer), "%s", text)
 	require.Equal(t, "7", string(answer.ID))
 	return answer
@@ -120,7 +120,7 @@ func TestNodeTellsBlocks(t *testing.T) {
 func TestNodeRefusesAsARealOne(t *testing.T) {
 	n, url := served(t, Options{Seed: 4, Txs: 60})
 	above := fmt.Sprintf(`"0x%x"`, n.Tip()+1)
-	nobody := `"0x` + strings.Repeat("12", 32) + `"`
+	absentHash := `"0x` + strings.Repeat("12", 32) + `"`
 	for _, test := range []struct {
 		method, params string
 		code           int
@@ -131,7 +131,7 @@ func TestNodeRefusesAsARealOne(t *testing.T) {
 		{"eth_call", `[{"to":"` + Teleporter.Hex() + `"},` + above + `]`, -32000, "cannot query unfinalized data"},
 		{"debug_traceBlockByNumber", "[" + above + `,{"tracer":"callTracer"}]`, -32000, "cannot query unfinalized data"},
 		{"debug_traceBlockByNumber", `["0x0",{"tracer":"callTracer"}]`, -32000, "genesis is not traceable"},
-		{"debug_traceBlockByHash", "[" + nobody + `,{"tracer":"callTracer"}]`, -32000, "header for hash not found"},
+		{"debug_traceBlockByHash", "[" + absentHash + `,{"tracer":"callTracer"}]`, -32000, "header for hash not found"},
 		{"debug_traceBlockByNumber", `["0x1"]`, -32000, `the tracer "" is not simulated, callTracer is`},
 		{"eth_getLogs", `[{"fromBlock":"0x0","toBlock":` + above + `}]`, -32000, fmt.Sprintf("requested to block %d after last accepted block %d", n.Tip()+1, n.Tip())},
 		{"eth_getBlockByNumber", `["0x01",true]`, -32602, "invalid argument 0: hex number with leading zero digits"},
@@ -144,8 +144,8 @@ func TestNodeRefusesAsARealOne(t *testing.T) {
 		require.Equal(t, test.code, answer.Error.Code)
 	}
 	for method, params := range map[string]string{
-		"eth_getBlockByHash": "[" + nobody + ",true]", "eth_getBlockReceipts": "[" + above + "]",
-		"eth_getTransactionByHash": "[" + nobody + "]", "eth_getTransactionReceipt": "[" + nobody + "]",
+		"eth_getBlockByHash": "[" + absentHash + ",true]", "eth_getBlockReceipts": "[" + above + "]",
+		"eth_getTransactionByHash": "[" + absentHash + "]", "eth_getTransactionReceipt": "[" + absentHash + "]",
 	} {
 		require.Equal(t, "null", result(t, url, method, params), method)
 	}
@@ -162,7 +162,7 @@ func TestNodeAnswersBatches(t *testing.T) {
 	}
 	text, err := post(t, url, "["+strings.Join(calls, ",")+"]")
 	require.NoError(t, err)
-	answers := read[[]told](t, text)
+	answers := read[[]rpcReply](t, text)
 	require.Len(t, answers, len(calls))
 	for i, answer := range answers {
 		require.Equal(t, fmt.Sprintf(`"%d"`, i), string(answer.ID))
@@ -170,7 +170,7 @@ func TestNodeAnswersBatches(t *testing.T) {
 	}
 	text, err = post(t, url, "[]")
 	require.NoError(t, err)
-	require.Equal(t, -32600, read[told](t, text).Error.Code)
+	require.Equal(t, -32600, read[rpcReply](t, text).Error.Code)
 }
 
 func TestNodeFindsLogs(t *testing.T) {
@@ -343,7 +343,7 @@ func TestFaults(t *testing.T) {
 	n.SetFaults(Faults{HalfBatch: true})
 	text, err = post(t, url, "["+block+","+block+","+block+"]")
 	require.NoError(t, err)
-	require.Len(t, read[[]told](t, text), 2)
+	require.Len(t, read[[]rpcReply](t, text), 2)
 
 	n.SetFaults(Faults{Every: 2, Truncated: true})
 	good := 0
@@ -402,8 +402,8 @@ func TestSocketTellsOfHeads(t *testing.T) {
 		return text
 	}
 	require.JSONEq(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":"0x%x"}`, n.Tip()), string(ask(`{"id":1,"method":"eth_blockNumber"}`)))
-	require.NotNil(t, read[told](t, ask(`{"id":1,"method":"eth_subscribe","params":["syncing"]}`)).Error)
-	id := read[string](t, read[told](t, ask(`{"id":1,"method":"eth_subscribe","params":["newHeads"]}`)).Result)
+	require.NotNil(t, read[rpcReply](t, ask(`{"id":1,"method":"eth_subscribe","params":["syncing"]}`)).Error)
+	id := read[string](t, read[rpcReply](t, ask(`{"id":1,"method":"eth_subscribe","params":["newHeads"]}`)).Result)
 	tip := n.Tip()
 	require.NoError(t, n.Grow(ctx, 100))
 	for number := tip + 1; number <= n.Tip(); number++ {
@@ -426,7 +426,7 @@ func TestSocketTellsOfHeads(t *testing.T) {
 		require.Equal(t, block.Hash, head.Params.Result.Hash)
 	}
 	require.JSONEq(t, `{"jsonrpc":"2.0","id":2,"result":true}`, string(ask(`{"id":2,"method":"eth_unsubscribe","params":["`+id+`"]}`)))
-	require.NotNil(t, read[told](t, ask(`{"id":2,"method":"eth_unsubscribe","params":["`+id+`"]}`)).Error)
+	require.NotNil(t, read[rpcReply](t, ask(`{"id":2,"method":"eth_unsubscribe","params":["`+id+`"]}`)).Error)
 	n.sockets.close()
 	_, _, err = conn.Read(ctx)
 	require.Error(t, err)
@@ -445,7 +445,7 @@ func TestFollowGoesOn(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 	require.Greater(t, n.Tip(), tip)
-	last := read[toldBlock](t, func() []byte {
+	last := read[rpcBlock](t, func() []byte {
 		text, err := n.appendPart(nil, n.Tip(), textPart)
 		require.NoError(t, err)
 		return text
@@ -466,8 +466,8 @@ func BenchmarkNext(b *testing.B) {
 	b.ReportMetric(float64(size)/float64(g.Txs()), "B/tx")
 }
 
-// BenchmarkServe gives away blocks, receipts and traces in batches over loopback; an
-// operation is a transaction.
+// BenchmarkServe serves blocks, receipts and traces in batches over loopback; an operation is a
+// transaction.
 func BenchmarkServe(b *testing.B) {
 	n, url := served(b, Options{Seed: 1, Txs: 20_000})
 	b.ReportAllocs()

@@ -36,7 +36,7 @@ type account struct {
 }
 
 // holding identifies a number of a contract: a holder's balance of a token, or with the holder
-// nobody the total supply. For ERC-721, the ID 0 has the number of tokens of a holder. With the
+// supply the total supply. For ERC-721, the ID 0 has the number of tokens of a holder. With the
 // holder owner, the number is 1 plus the index of the token's owner in state.owners.
 type holding struct {
 	contract *contract
@@ -53,8 +53,8 @@ type state struct {
 	// owners are accounts that ever owned an ERC-721 token.
 	owners  []*account
 	ownerOf map[*account]uint64
-	// nobody and owner stand for no account; see holding.
-	nobody, owner account
+	// supply and owner stand for no account; see holding.
+	supply, owner account
 	journal       []change
 	// wallets are the holdings of each account; nil without Options.Record.
 	wallets map[*account][]holding
@@ -94,7 +94,7 @@ func (s *state) holding(c *contract, holder *account, id *uint256.Int) *series {
 	if of == nil {
 		of = new(series)
 		s.holdings[h] = of
-		if s.wallets != nil && holder != &s.nobody && holder != &s.owner {
+		if s.wallets != nil && holder != &s.supply && holder != &s.owner {
 			s.wallets[holder] = append(s.wallets[holder], h)
 		}
 	}

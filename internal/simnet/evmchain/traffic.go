@@ -14,8 +14,8 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// somebody draws an account with a key, busy ones more often.
-func (g *Generator) somebody() *account {
+// anyAccount draws an account with a key, busy ones more often.
+func (g *Generator) anyAccount() *account {
 	i := int(g.zipf.Uint64())
 	if g.people[i] == nil {
 		g.people[i] = g.keyed(i)
@@ -29,7 +29,7 @@ func (g *Generator) treasurer() *account { return g.treasury[g.rng.IntN(len(g.tr
 func (g *Generator) sender(value *uint256.Int) *account {
 	need := new(uint256.Int).Add(value, uint256.NewInt(2e17))
 	for range 3 {
-		a := g.somebody()
+		a := g.anyAccount()
 		if has := g.now(&a.balance); !has.Lt(need) {
 			return a
 		}
@@ -164,10 +164,10 @@ func (g *Generator) pay(*contract) error {
 		value = g.ether(5, 400)
 		from = g.treasurer()
 	}
-	to := g.somebody()
+	to := g.anyAccount()
 	switch n := g.rng.Float64(); {
 	case n < 0.03:
-		to = g.account(common.Address(g.bytes(20))) // nobody has its key
+		to = g.account(common.Address(g.bytes(20))) // no key is known for it
 	case n < 0.05:
 		to = from
 	case n < 0.06:
@@ -241,11 +241,11 @@ func (g *Generator) holder(c *contract) (held, bool) {
 // balance is too low.
 func (g *Generator) transferFungible(x *execution, c *contract, from, to *account, amount *uint256.Int) bool {
 	if from != nil && !g.sub(g.holding(c, from, &zeroNumber), amount) ||
-		from == nil && !g.add(g.holding(c, &g.nobody, &zeroNumber), amount) {
+		from == nil && !g.add(g.holding(c, &g.supply, &zeroNumber), amount) {
 		return false
 	}
 	if to != nil && !g.add(g.holding(c, to, &zeroNumber), amount) ||
-		to == nil && !g.sub(g.holding(c, &g.nobody, &zeroNumber), amount) {
+		to == nil && !g.sub(g.holding(c, &g.supply, &zeroNumber), amount) {
 		return false
 	}
 	x.burn(2 * gasStore)
@@ -282,7 +282,7 @@ func (g *Generator) part(of uint256.Int) uint256.Int {
 func (g *Generator) moveFungible(c *contract) error {
 	h, ok := g.holder(c)
 	from := g.sender(&zeroNumber)
-	to := g.somebody()
+	to := g.anyAccount()
 	amount := g.part(g.now(g.holding(c, h.holder, &zeroNumber)))
 	var input packed
 	var mover *account
@@ -333,7 +333,7 @@ func (g *Generator) refill(a *account) {
 }
 
 func (g *Generator) approve(c *contract) error {
-	from, spender := g.sender(&zeroNumber), g.somebody()
+	from, spender := g.sender(&zeroNumber), g.anyAccount()
 	g.send(plan{from: from, to: c.at, input: calling("approve(address,uint256)").address(spender.address).uint(&maxNumber), do: func(x *execution) {
 		x.burn(gasStore)
 		x.emit(c.at.address, packed(nil).uint(&maxNumber), approvalTopic, addressTopic(from.address), addressTopic(spender.address))
@@ -348,13 +348,13 @@ func (g *Generator) transferUnique(x *execution, c *contract, from, to *account,
 	if from != nil {
 		g.sub(g.holding(c, from, &zeroNumber), one)
 	} else {
-		g.add(g.holding(c, &g.nobody, &zeroNumber), one)
+		g.add(g.holding(c, &g.supply, &zeroNumber), one)
 	}
 	if to != nil {
 		g.add(g.holding(c, to, &zeroNumber), one)
 		g.hold(c, to, id)
 	} else {
-		g.sub(g.holding(c, &g.nobody, &zeroNumber), one)
+		g.sub(g.holding(c, &g.supply, &zeroNumber), one)
 	}
 	g.setOwner(c, id, to)
 	x.burn(3 * gasStore)
@@ -373,7 +373,7 @@ func (g *Generator) newToken(c *contract) uint256.Int {
 
 func (g *Generator) moveUnique(c *contract) error {
 	h, ok := g.holder(c)
-	from, to := g.sender(&zeroNumber), g.somebody()
+	from, to := g.sender(&zeroNumber), g.anyAccount()
 	if !ok || g.chance(0.35) {
 		n := 1
 		if g.chance(0.1) {
@@ -471,7 +471,7 @@ func (g *Generator) size() int {
 
 func (g *Generator) moveMulti(c *contract) error {
 	h, ok := g.holder(c)
-	from, to := g.sender(&zeroNumber), g.somebody()
+	from, to := g.sender(&zeroNumber), g.anyAccount()
 	batch := g.chance(0.35)
 	var m multi
 	var mover *account
@@ -557,7 +557,7 @@ func (g *Generator) forward(w *contract) error {
 		value.Clear()
 	}
 	from := g.sender(&value)
-	to := g.somebody()
+	to := g.anyAccount()
 	other := g.one(wallet)
 	some := func() *uint256.Int {
 		has := g.now(&w.at.balance)
@@ -568,7 +568,7 @@ func (g *Generator) forward(w *contract) error {
 	case 0: // to several accounts
 		p.do = func(x *execution) {
 			for range g.between(1, 5) {
-				x.call(w.at, g.somebody(), some())
+				x.call(w.at, g.anyAccount(), some())
 			}
 			x.exit(nil)
 		}
@@ -638,7 +638,7 @@ func (g *Generator) forward(w *contract) error {
 		p.do = func(x *execution) {
 			x.call(w.at, to, some())
 			x.emit(w.at.address, nil, ownershipTopic)
-			x.call(w.at, g.somebody(), some())
+			x.call(w.at, g.anyAccount(), some())
 			x.fail(reverted, reason("wallet: not today"))
 		}
 	}
@@ -699,7 +699,7 @@ func (g *Generator) deployInVain(*contract) error {
 	case 1:
 		p.limit = 400_000
 		p.do = func(x *execution) {
-			x.call(c.at, g.somebody(), uint256.NewInt(0))
+			x.call(c.at, g.anyAccount(), uint256.NewInt(0))
 			x.fail(outOfGas, nil)
 		}
 	default:
@@ -778,7 +778,7 @@ func (g *Generator) destroy(x *execution, c *contract, to *account) {
 // die calls a contract that destroys itself. Since EIP-6780 its code remains.
 func (g *Generator) die(c *contract) error {
 	value := g.ether(0, 0.1)
-	to := g.somebody()
+	to := g.anyAccount()
 	if g.chance(0.2) {
 		to = g.account(deadBeneficiary)
 	}
@@ -800,7 +800,7 @@ func (g *Generator) revert(*contract) error {
 	if k == wallet || g.chance(0.3) {
 		value = g.ether(0, 1)
 	}
-	p := plan{from: g.sender(&value), to: c.at, value: value, input: calling("transfer(address,uint256)").address(g.somebody().address).uint(&maxNumber)}
+	p := plan{from: g.sender(&value), to: c.at, value: value, input: calling("transfer(address,uint256)").address(g.anyAccount().address).uint(&maxNumber)}
 	switch g.rng.IntN(4) {
 	case 0:
 		p.do = func(x *execution) { x.fail(reverted, reason("ERC20: transfer amount exceeds balance")) }
@@ -821,7 +821,7 @@ func (g *Generator) revert(*contract) error {
 
 // pretend has a contract that is no token emit the events of tokens, well-formed and malformed.
 func (g *Generator) pretend(c *contract) error {
-	a, b := addressTopic(g.somebody().address), addressTopic(g.somebody().address)
+	a, b := addressTopic(g.anyAccount().address), addressTopic(g.anyAccount().address)
 	from := g.sender(&zeroNumber)
 	kind := g.rng.IntN(7)
 	g.send(plan{from: from, to: c.at, input: calling("note(uint256)").number(uint64(kind)), do: func(x *execution) {

@@ -152,7 +152,7 @@ func (g *Generator) convertTx(d *draft) (*txs.Tx, error) {
 	tx := &txs.ConvertSubnetToL1Tx{Subnet: s.id, ChainID: g.network.chainIDs[C], Address: one.manager}
 	var owners []int32
 	for range g.between(1, 3) {
-		owner := g.somebody()
+		owner := g.anyParty()
 		nodeID := g.nodeID()
 		v := &txs.ConvertSubnetToL1Validator{
 			NodeID: nodeID[:], Weight: uint64(g.between(1, 100)), Balance: g.prepaid(), Signer: g.key(),
@@ -191,7 +191,7 @@ func (g *Generator) registerTx(d *draft) (*txs.Tx, error) {
 		return nil, nil
 	}
 	one := g.l1s.converted[g.rng.IntN(len(g.l1s.converted))]
-	v := &l1Validator{l1: one, owner: g.somebody()}
+	v := &l1Validator{l1: one, owner: g.anyParty()}
 	key := g.key()
 	owner := g.ownerOf(v.owner)
 	m, err := message.NewRegisterL1Validator(one.id, g.nodeID(), key.PublicKey, uint64(d.now())+3600, owner, owner, uint64(g.between(1, 100)))

@@ -140,7 +140,7 @@ func (d *draft) spread(who int32, rich bool) {
 			break
 		}
 		left -= amount
-		s := spec{party: g.somebody(), amount: amount}
+		s := spec{party: g.anyParty(), amount: amount}
 		ahead := uint64(d.now()) + g.share(uint64(g.o.Span.Seconds()), 0.001, 0.1)
 		switch n := g.rng.IntN(100); {
 		case n < 2:
@@ -183,7 +183,7 @@ func (g *Generator) busyTx(d *draft) (*txs.Tx, error) {
 		d.outs = append(d.outs, spec{party: g.purse.busy, amount: g.share(total(coins), part/2, part)})
 	} else {
 		amount := g.share(total(coins), 0.01, 0.2)
-		to := g.somebody()
+		to := g.anyParty()
 		if g.chance(0.3) { // like an exchange that keeps a reserve
 			to = g.purse.busy
 		}
@@ -215,7 +215,7 @@ func (d *draft) leave(who int32) {
 	in = min(in, 20_000_000_000_000) // at most 20,000 AVAX
 	to := who
 	if d.g.chance(0.2) {
-		to = d.g.somebody()
+		to = d.g.anyParty()
 	}
 	d.leaving = append(d.leaving, spec{party: to, amount: max(d.g.share(in/2, 0.1, 0.9), 20*fee)})
 	if d.g.chance(0.15) {
@@ -487,7 +487,7 @@ func (g *Generator) transferOwnershipTx(d *draft) (*txs.Tx, error) {
 		return nil, err
 	}
 	was := s.owner
-	s.owner = g.somebody()
+	s.owner = g.anyParty()
 	owners := g.purse.parties[s.owner].owners(0)
 	return d.simply(&txs.TransferSubnetOwnershipTx{BaseTx: base, Subnet: s.id, SubnetAuth: d.auth(was), Owner: &owners}, was)
 }

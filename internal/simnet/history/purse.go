@@ -143,8 +143,8 @@ func (g *Generator) genesisParty(o *secp256k1fx.OutputOwners) int32 {
 	return int32(len(p.parties) - 1)
 }
 
-// somebody draws a party.
-func (g *Generator) somebody() int32 {
+// anyParty draws a party.
+func (g *Generator) anyParty() int32 {
 	if g.chance(0.04) {
 		return int32(g.purse.first + g.o.Addresses + g.rng.IntN(g.purse.groups))
 	}
@@ -222,7 +222,7 @@ func free(one *coin, now int64) bool {
 // payer draws a party that can pay and takes its coins. rich reports that the party is a genesis owner.
 func (g *Generator) payer(c Chain, need uint64, now int64) (who int32, taken []coin, rich bool, err error) {
 	for range 8 {
-		who = g.somebody()
+		who = g.anyParty()
 		if taken = g.take(c, who, need, now); taken != nil {
 			return who, taken, false, nil
 		}

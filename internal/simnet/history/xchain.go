@@ -170,7 +170,7 @@ func (g *Generator) moneyTx(d *draft) (*txs.Tx, error) {
 	}
 	d.ins = append(d.ins, one)
 	part := max(g.share(one.amount, 0.1, 0.9), 1)
-	d.outs = append(d.outs, spec{party: g.somebody(), asset: one.asset, amount: part})
+	d.outs = append(d.outs, spec{party: g.anyParty(), asset: one.asset, amount: part})
 	if part < one.amount {
 		d.outs = append(d.outs, spec{party: one.party, asset: one.asset, amount: one.amount - part})
 	}
@@ -239,25 +239,25 @@ func (g *Generator) createAssetTx(d *draft) (*txs.Tx, error) {
 	case 0, 1:
 		tx.Denomination = byte(g.between(0, 18))
 		for range g.between(1, 3) {
-			c := coin{party: g.somebody(), amount: 1 + g.rng.Uint64N(1<<50), kind: Transfer}
+			c := coin{party: g.anyParty(), amount: 1 + g.rng.Uint64N(1<<50), kind: Transfer}
 			if g.chance(0.05) {
 				c.amount = math.MaxUint64/4 - g.rng.Uint64N(1000)
 			}
 			add(&secp256k1fx.TransferOutput{Amt: c.amount, OutputOwners: at(c.party)}, c)
 		}
 		if kind == 1 {
-			c := coin{party: g.somebody(), kind: Mint}
+			c := coin{party: g.anyParty(), kind: Mint}
 			add(&secp256k1fx.MintOutput{OutputOwners: at(c.party)}, c)
 		}
 	case 2:
 		state.FxIndex = fxNFT
 		for group := range uint32(g.between(1, 3)) {
-			c := coin{party: g.somebody(), kind: NFTMint, group: group}
+			c := coin{party: g.anyParty(), kind: NFTMint, group: group}
 			add(&nftfx.MintOutput{GroupID: group, OutputOwners: at(c.party)}, c)
 		}
 	case 3:
 		state.FxIndex = fxProperty
-		c := coin{party: g.somebody(), kind: PropertyMint}
+		c := coin{party: g.anyParty(), kind: PropertyMint}
 		add(&propertyfx.MintOutput{OutputOwners: at(c.party)}, c)
 	}
 	state.Sort(g.xParser.Codec())
@@ -295,7 +295,7 @@ func (g *Generator) operationTx(d *draft) (*txs.Tx, error) {
 	signatures := g.credential(p.threshold)
 	var credential verify.Verifiable = &signatures
 	input := secp256k1fx.Input{SigIndices: p.sigIndices()}
-	to := g.somebody()
+	to := g.anyParty()
 	receiver := g.purse.parties[to].owners(0)
 	switch one.kind {
 	case Mint:
@@ -310,7 +310,7 @@ func (g *Generator) operationTx(d *draft) (*txs.Tx, error) {
 		payload := g.bytes(g.between(0, 120))
 		mint := &nftfx.MintOperation{MintInput: input, GroupID: one.group, Payload: payload}
 		for range g.between(1, 4) {
-			who := g.somebody()
+			who := g.anyParty()
 			owners := g.purse.parties[who].owners(0)
 			mint.Outputs = append(mint.Outputs, &owners)
 			d.others = append(d.others, coin{asset: one.asset, party: who, kind: NFTTransfer, group: one.group, payload: payload})

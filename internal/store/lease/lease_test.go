@@ -20,8 +20,8 @@ import (
 
 // The defaults.
 const (
-	beat     = 500 * time.Millisecond
-	patience = 3 * time.Second
+	beat    = 500 * time.Millisecond
+	timeout = 3 * time.Second
 )
 
 var errCut = errors.New("no connection")
@@ -128,13 +128,13 @@ func TestOneWorksAndAnotherTakesOver(t *testing.T) {
 					first := working(all)
 					require.NotNil(t, first)
 					first.mode.Store(mode)
-					// Others have seen its last beat within one more, and then have patience.
-					time.Sleep(patience + beat + time.Millisecond)
+					// Others have seen its last beat within one more, and then wait for the timeout.
+					time.Sleep(timeout + beat + time.Millisecond)
 					second := working(all)
-					require.NotNil(t, second, "nobody has taken over")
+					require.NotNil(t, second, "no process has taken over")
 					require.NotSame(t, first, second)
 					first.mode.Store(works)
-					time.Sleep(2 * patience)
+					time.Sleep(2 * timeout)
 					require.Same(t, second, working(all), "who comes back must not take it away")
 				}
 				require.EqualValues(t, 1, all[0].most.Load(), "as many worked at a time")
@@ -154,7 +154,7 @@ func TestGivenBackIsTakenAtOnce(t *testing.T) {
 		running.Go(func() { require.NoError(t, all[0].run(first)) })
 		time.Sleep(beat)
 		running.Go(func() { require.NoError(t, all[1].run(ctx)) })
-		time.Sleep(10 * patience)
+		time.Sleep(10 * timeout)
 		require.True(t, all[0].works.Load())
 		holder, err := all[1].leases.Holder(ctx, "index")
 		require.NoError(t, err)
@@ -172,7 +172,7 @@ func TestGivenBackIsTakenAtOnce(t *testing.T) {
 	})
 }
 
-// What was written though the answer got lost is not taken for another's.
+// A write whose answer was lost does not count as another process's.
 func TestAnswersThatGetLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := start(1)[0]
@@ -180,7 +180,7 @@ func TestAnswersThatGetLost(t *testing.T) {
 		var running sync.WaitGroup
 		p.mode.Store(deceives)
 		running.Go(func() { require.NoError(t, p.run(ctx)) })
-		time.Sleep(20 * patience)
+		time.Sleep(20 * timeout)
 		require.True(t, p.works.Load())
 		require.EqualValues(t, 1, p.begun.Load())
 		cancel()
@@ -208,8 +208,8 @@ func TestWorkThatEnds(t *testing.T) {
 	})
 }
 
-// Whatever is cut and mended when, never do two work at a time, and once all is mended
-// one does.
+// Whatever connections are cut, never do two processes hold a lease at a time, and once all are
+// restored one does.
 func TestNeverTwo(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
@@ -227,8 +227,8 @@ func TestNeverTwo(t *testing.T) {
 			for _, p := range all {
 				p.mode.Store(works)
 			}
-			time.Sleep(patience + 3*beat)
-			require.NotNil(t, working(all), "seed %d: nobody works", seed)
+			time.Sleep(timeout + 3*beat)
+			require.NotNil(t, working(all), "seed %d: no process works", seed)
 			require.EqualValues(t, 1, all[0].most.Load(), "seed %d: as many worked at a time", seed)
 			cancel()
 			running.Wait()

@@ -156,7 +156,7 @@ func TestContracts(t *testing.T) {
 	require.Equal(t, asked, n.asked)
 }
 
-// TestMethods compares the bytes that calls begin with with what they stand for.
+// TestMethods compares selectors with their signatures.
 func TestMethods(t *testing.T) {
 	for i, signature := range map[int]string{isERC721: "supportsInterface(bytes4)", totalSupply: "totalSupply()", decimals: "decimals()", balanceOf: "balanceOf(address)", name: "name()", symbol: "symbol()"} {
 		require.Equal(t, method(signature), string(probes[i][:4]), signature)
@@ -193,8 +193,8 @@ func (n *failingNode) Calls(ctx context.Context, block *uint64, calls []node.EVM
 	return n.fakeNode.Calls(ctx, block, calls)
 }
 
-// TestContractsAreSavedBeforeAFailure has more contracts than the node answers for at a time. Anyone can send a wallet
-// tokens of so many.
+// TestContractsAreSavedBeforeAFailure has more contracts than one call of the node covers. Anyone can
+// send a wallet tokens of so many.
 func TestContractsAreSavedBeforeAFailure(t *testing.T) {
 	n := &failingNode{fakeNode: newFake()}
 	var all []common.Address
@@ -218,7 +218,7 @@ func TestContractsAreSavedBeforeAFailure(t *testing.T) {
 	require.Equal(t, len(all)*questions, n.asked, "each contract is asked once")
 }
 
-// TestAnswersAge asks again after a day, and makes do with the old answer if it must.
+// TestAnswersAge asks again after a day, and uses the old answer if that fails.
 func TestAnswersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newFake(), store.NewMemory()
@@ -327,8 +327,8 @@ func TestMissingTokenIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// TestTokenURIsInOneRequest asks for many tokens at a time, each once, and goes on
-// without those that the node does not execute.
+// TestTokenURIsInOneRequest requests many tokens at a time, each once, and continues without those
+// that the node does not execute.
 func TestTokenURIsInOneRequest(t *testing.T) {
 	refused := &node.RPCError{Method: "eth_call", Code: -32000, Message: "execution aborted (timeout = 5s)"}
 	tokens := func(n int, others ...common.Address) (all []Token) {
@@ -340,7 +340,7 @@ func TestTokenURIsInOneRequest(t *testing.T) {
 		}
 		return append(all, Token{Standard: chain.ERC20, Contract: address(1)})
 	}
-	told := func(uris []*string) (n int) {
+	count := func(uris []*string) (n int) {
 		for _, uri := range uris {
 			if uri != nil && *uri == "https://x/{id}.json" {
 				n++
@@ -351,13 +351,13 @@ func TestTokenURIsInOneRequest(t *testing.T) {
 	n, s := newFake(), store.NewMemory()
 	uris, err := newBook(t, n, s).TokenURIs(t.Context(), tokens(100))
 	require.NoError(t, err)
-	require.Equal(t, 100, told(uris))
+	require.Equal(t, 100, count(uris))
 	require.Empty(t, *uris[100], "tokens of ERC-20 have none")
 	require.Equal(t, []int{100, 4}, []int{n.asked, n.requests})
 	n.away = node.ErrUnavailable
 	uris, err = newBook(t, n, s).TokenURIs(t.Context(), tokens(100))
 	require.NoError(t, err, "the store has them")
-	require.Equal(t, 100, told(uris))
+	require.Equal(t, 100, count(uris))
 	_, err = newBook(t, n, s).TokenURIs(t.Context(), tokens(101))
 	require.ErrorIs(t, err, node.ErrUnavailable)
 	n.away = nil
@@ -416,8 +416,8 @@ func (n hangingNode) Calls(ctx context.Context, block *uint64, calls []node.EVMC
 	return n.fakeNode.Calls(ctx, block, calls)
 }
 
-// TestGasIsBounded asks everything there is to ask: what strangers wrote never runs
-// for as long as the node lets it.
+// TestGasIsBounded makes every kind of call: foreign contracts never run as long as the node would
+// allow.
 func TestGasIsBounded(t *testing.T) {
 	n := newFake()
 	book := newBook(t, n, store.NewMemory())

@@ -12,7 +12,7 @@ import (
 	"quorate/internal/store"
 )
 
-// TestRemembered compares what is in memory with what was told, and asks for nothing.
+// TestRemembered compares what is in memory with the node's answers, and sends no call.
 func TestRemembered(t *testing.T) {
 	n := newFake()
 	b := newBook(t, n, store.NewMemory())
@@ -21,7 +21,7 @@ func TestRemembered(t *testing.T) {
 	require.False(t, ok)
 
 	all := []common.Address{address(0), address(2)}
-	told, err := b.Contracts(t.Context(), all)
+	first, err := b.Contracts(t.Context(), all)
 	require.NoError(t, err)
 	text, _, err := b.LookUp(t.Context(), chain.ERC721, address(2), one)
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestRemembered(t *testing.T) {
 	asked := n.asked
 	again, err := b.Contracts(t.Context(), all)
 	require.NoError(t, err)
-	require.Equal(t, told, again)
+	require.Equal(t, first, again)
 	got, ok := b.RememberedURI(chain.ERC721, address(2), one)
 	require.True(t, ok)
 	require.Equal(t, text, got)

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server that a token names gets nothing but a bounded question out of us, and can
-// give nothing but a bounded document.
+// A server that a token names gets a bounded request, and can return only a bounded document.
 func TestAttackDocuments(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

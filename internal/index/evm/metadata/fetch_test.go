@@ -24,7 +24,7 @@ import (
 // address counts as public, so that whatever else is on this machine is private.
 type stranger struct {
 	*httptest.Server
-	// private is what nobody may reach, reached how often it was.
+	// private must not be reached; reached counts how often it was.
 	private *httptest.Server
 	reached atomic.Int64
 }

@@ -138,8 +138,7 @@ func TestKeeper(t *testing.T) {
 	require.Equal(t, before, served.Load(), "requests for what is known")
 }
 
-// TestNodeAwayKeepsNothing says nothing about a token while its contract cannot be
-// asked.
+// TestNodeAwayKeepsNothing stores nothing about a token while its contract cannot be asked.
 func TestNodeAwayKeepsNothing(t *testing.T) {
 	c := &fakeContracts{uris: map[uint64]string{1: `data:,{"name":"x"}`}, away: node.ErrUnavailable}
 	s := store.NewMemory()
@@ -154,8 +153,8 @@ func TestNodeAwayKeepsNothing(t *testing.T) {
 	await(t, k, one(nfts, 1), Indexed)
 }
 
-// TestSlowHostsBlockNobody has more silent documents than workers.
-func TestSlowHostsBlockNobody(t *testing.T) {
+// TestSlowHostsDoNotBlockOthers has more silent documents than workers.
+func TestSlowHostsDoNotBlockOthers(t *testing.T) {
 	release := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -213,7 +212,7 @@ func TestRetries(t *testing.T) {
 	require.Equal(t, 2*firstRetry, got.next().Sub(got.Updated), "a node that lags does not have a new token yet")
 }
 
-// TestQueueIsBounded asks for more than can wait, while nothing is fetched.
+// TestQueueIsBounded requests more than can wait, while nothing is fetched.
 func TestQueueIsBounded(t *testing.T) {
 	k := New(Options{Store: store.NewMemory(), NetworkID: 5})
 	asked := make([]evm.Token, 2*maxWaiting)
@@ -328,7 +327,7 @@ func TestOneContractHasAPartOfTheWorkers(t *testing.T) {
 	require.Equal(t, now, k.turn(third, host(maxFetched)))
 }
 
-// TestHostsThatTimeOutAreLeftAlone for a while, and longer if it was of no use.
+// TestHostsThatTimeOutAreLeftAlone skips such hosts for a while, and longer after each timeout.
 func TestHostsThatTimeOutAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
@@ -361,7 +360,7 @@ func TestHostsThatTimeOutAreLeftAlone(t *testing.T) {
 	})
 }
 
-// TestLateAnswersAreTold tells a host that does not answer in time from one that does.
+// TestLateAnswersAreTold distinguishes a host that does not answer in time from one that does.
 func TestLateAnswersAreTold(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -377,11 +376,11 @@ func TestLateAnswersAreTold(t *testing.T) {
 	}))
 	defer server.Close()
 	for path, want := range map[string]bool{"/silent": true, "/drip": true, "/none": false} {
-		patience := time.Minute
+		timeout := time.Minute
 		if want {
-			patience = 200 * time.Millisecond
+			timeout = 200 * time.Millisecond
 		}
-		f, err := NewFetcher(FetchOptions{AllowPrivate: true, Timeout: patience})
+		f, err := NewFetcher(FetchOptions{AllowPrivate: true, Timeout: timeout})
 		require.NoError(t, err)
 		defer f.Close()
 		k := New(Options{Fetcher: f, Store: store.NewMemory()})
