@@ -100,7 +100,7 @@ func New(o Options) (*echo.Echo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the signing API: %w", err)
 	}
-	records, err := data.New(data.Options{Networks: o.Data, Log: o.Log, Timeout: o.RequestTimeout, Key: o.PageKey})
+	chainData, err := data.New(data.Options{Networks: o.Data, Log: o.Log, Timeout: o.RequestTimeout, Key: o.PageKey})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the data API: %w", err)
 	}
@@ -149,7 +149,7 @@ func New(o Options) (*echo.Echo, error) {
 	webhooks.New(webhooks.Options{Book: o.Webhooks, Chains: o.EVM.Chains, Networks: o.Data, Guard: o.Access, Key: o.PageKey, Timeout: o.RequestTimeout}).Route(e)
 	chains := evm.New(o.EVM)
 	e.GET("/v1/icm/messages\\:stream", operation.Strict(chains.StreamICM, evm.StreamParameters()...))
-	operations := slices.Concat(records.Operations(), chains.Operations(), series.Operations())
+	operations := slices.Concat(chainData.Operations(), chains.Operations(), series.Operations())
 	operation.Route(e, operations)
 	if err := docs.Route(e, operations); err != nil {
 		return nil, fmt.Errorf("setting up the reference: %w", err)

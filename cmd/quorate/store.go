@@ -106,13 +106,13 @@ func inspect(ctx context.Context, s store.Store, out io.Writer, asJSON bool) err
 	var sizes []familySize
 	for _, family := range store.Families() {
 		size := familySize{Family: family.String()}
-		for record, err := range store.Rows(ctx, s, family) {
+		for row, err := range store.Rows(ctx, s, family) {
 			if err != nil {
 				return fmt.Errorf("reading family %s: %w", family, err)
 			}
 			size.Rows++
-			size.KeyBytes += uint64(len(record.P) + len(record.K))
-			size.ValueBytes += uint64(len(record.V))
+			size.KeyBytes += uint64(len(row.P) + len(row.K))
+			size.ValueBytes += uint64(len(row.V))
 		}
 		sizes = append(sizes, size)
 	}
@@ -176,11 +176,11 @@ Families: ` + strings.Join(names, ", "),
 func export(ctx context.Context, s store.Store, family store.Family, out io.Writer) error {
 	w := bufio.NewWriterSize(out, 64<<10)
 	lines := json.NewEncoder(w)
-	for record, err := range store.Rows(ctx, s, family) {
+	for row, err := range store.Rows(ctx, s, family) {
 		if err != nil {
 			return fmt.Errorf("reading family %s: %w", family, err)
 		}
-		if err := lines.Encode(map[string]string{"p": hex.EncodeToString(record.P), "k": hex.EncodeToString(record.K), "v": hex.EncodeToString(record.V)}); err != nil {
+		if err := lines.Encode(map[string]string{"p": hex.EncodeToString(row.P), "k": hex.EncodeToString(row.K), "v": hex.EncodeToString(row.V)}); err != nil {
 			return fmt.Errorf("writing a row: %w", err)
 		}
 	}

@@ -46,7 +46,7 @@ type Rewards interface {
 
 var _ Rewards = (*stakes.Cache)(nil)
 
-// Subnets is the index of the subnets of one network, including the primary network; *subnets.Record implements it.
+// Subnets is the index of the subnets of one network, including the primary network; *subnets.Index implements it.
 // The rules of Ledger apply.
 type Subnets interface {
 	List(ctx context.Context, ascending bool, limit int, after *subnets.Position) (*subnets.Page, error)
@@ -54,7 +54,7 @@ type Subnets interface {
 	Describe(ctx context.Context, s *subnets.Subnet) (height uint64, err error)
 }
 
-var _ Subnets = (*subnets.Record)(nil)
+var _ Subnets = (*subnets.Index)(nil)
 
 // Registry is the index of blockchains and validators of one network; *registry.Index implements it. The rules of Ledger
 // apply.

@@ -57,13 +57,13 @@ const genesesAtATime = 8
 
 // geneses reads the geneses of blockchains, in the order of a page.
 type geneses struct {
-	record  Subnets
+	index   Subnets
 	of      []subnets.Founded // not read yet
 	content [][]byte          // read and not returned
 }
 
-func genesesOf(record Subnets, page []*subnets.Subnet) *geneses {
-	g := &geneses{record: record}
+func genesesOf(index Subnets, page []*subnets.Subnet) *geneses {
+	g := &geneses{index: index}
 	for _, s := range page {
 		for _, b := range s.Chains {
 			g.of = append(g.of, subnets.Founded{SubnetID: s.ID, ChainID: b.ID})
@@ -76,7 +76,7 @@ func genesesOf(record Subnets, page []*subnets.Subnet) *geneses {
 func (g *geneses) next(ctx context.Context) (content []byte, err error) {
 	if len(g.content) == 0 {
 		n := min(genesesAtATime, len(g.of))
-		if g.content, err = g.record.Geneses(ctx, g.of[:n]...); err != nil {
+		if g.content, err = g.index.Geneses(ctx, g.of[:n]...); err != nil {
 			return nil, err
 		}
 		g.of = g.of[n:]

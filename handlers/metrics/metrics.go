@@ -16,7 +16,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
-	record "quorate/internal/index/evm"
+	index "quorate/internal/index/evm"
 )
 
 // prefix begins the paths of the operations.
@@ -146,7 +146,7 @@ func (a *API) sendAverageTPS(ctx context.Context, r operation.Request, chain *ev
 
 // withIdle adds the days without a block to days, newest first: from the day of until, in Unix seconds, down to days,
 // and before the day before if that is not 0. It returns at most one day more than a page.
-func withIdle(days []record.Day, before, until int64) []record.Day {
+func withIdle(days []index.Day, before, until int64) []index.Day {
 	if len(days) == 0 {
 		return days
 	}
@@ -154,9 +154,9 @@ func withIdle(days []record.Day, before, until int64) []record.Day {
 	if before != 0 {
 		last = min(last, before-secondsPerDay)
 	}
-	var all []record.Day
+	var all []index.Day
 	for start := last; start > days[0].Start && len(all) <= pageSize; start -= secondsPerDay {
-		all = append(all, record.Day{Start: start})
+		all = append(all, index.Day{Start: start})
 	}
 	all = append(all, days...)
 	return all[:min(len(all), pageSize+1)]

@@ -32,8 +32,8 @@ func (r Role) check(store string) error {
 	return fmt.Errorf("role: %q is none of all, api, ingest and sign", string(r))
 }
 
-// Records reports whether the role indexes chains.
-func (r Role) Records() bool { return r == RoleAll || r == RoleIngest }
+// Indexes reports whether the role indexes chains.
+func (r Role) Indexes() bool { return r == RoleAll || r == RoleIngest }
 
 // Answers reports whether the role serves the Data API, the Metrics API and the node APIs.
 func (r Role) Answers() bool { return r == RoleAll || r == RoleAPI }

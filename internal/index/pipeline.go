@@ -109,8 +109,8 @@ type Pipeline[B any] struct {
 	status  status
 	wake    chan struct{}
 	busy    chan struct{} // holds an element while Run or Watch runs
-	// recorder is the pipeline in this process that indexes the chain while this one watches, or nil.
-	recorder atomic.Pointer[Pipeline[B]]
+	// indexer is the pipeline in this process that indexes the chain while this one watches, or nil.
+	indexer atomic.Pointer[Pipeline[B]]
 	// reported is what the indexing process published, while this one watches; nil if nothing.
 	reported atomic.Pointer[report]
 }
@@ -144,8 +144,8 @@ func New[B any](o Options[B]) (*Pipeline[B], error) {
 
 // Wake makes the pipeline request the node's height now. Call it when a new block is reported before the next poll.
 func (p *Pipeline[B]) Wake() {
-	if recorder := p.recorder.Load(); recorder != nil {
-		recorder.Wake()
+	if indexer := p.indexer.Load(); indexer != nil {
+		indexer.Wake()
 	}
 	select {
 	case p.wake <- struct{}{}:
@@ -156,13 +156,13 @@ func (p *Pipeline[B]) Wake() {
 // IndexedBy makes Status report the status of another Pipeline that indexes the same chain in the same store; nil ends
 // that. The last reported position stays: Status never falls back.
 func (p *Pipeline[B]) IndexedBy(other *Pipeline[B]) {
-	if last := p.recorder.Load(); last != nil {
+	if last := p.indexer.Load(); last != nil {
 		last.status.mu.Lock()
 		next, lanes := last.status.current.Next, last.status.lanes
 		last.status.mu.Unlock()
 		p.status.committed(next, lanes)
 	}
-	p.recorder.Store(other)
+	p.indexer.Store(other)
 }
 
 // Status returns the state of the pipeline.
@@ -174,11 +174,11 @@ func (p *Pipeline[B]) StatusOf(projection string) Status {
 	return p.readStatus(func(s *status) Status { return s.readOf(projection) })
 }
 
-// readStatus returns the recorder's status once that has reached the position of this pipeline.
+// readStatus returns the indexer's status once that has reached the position of this pipeline.
 func (p *Pipeline[B]) readStatus(read func(*status) Status) Status {
 	own := p.noted(read(&p.status))
-	if recorder := p.recorder.Load(); recorder != nil {
-		if now := recorder.readStatus(read); now.State == Stopped || now.TipKnown && now.Next >= own.Next {
+	if indexer := p.indexer.Load(); indexer != nil {
+		if now := indexer.readStatus(read); now.State == Stopped || now.TipKnown && now.Next >= own.Next {
 			return now
 		}
 	}

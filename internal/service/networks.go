@@ -152,7 +152,7 @@ func (n *networks) run(ctx, life context.Context, name string, s *surface) error
 	}
 	defer opened.Close()
 	log.Info("network open", slog.Uint64("networkID", uint64(opened.ID)), slog.String("ourNodeID", opened.Peers.NodeID().String()))
-	if estimate := p.config.Networks[name].Estimate(opened.ID).Text; estimate != "" && p.config.Role.Records() {
+	if estimate := p.config.Networks[name].Estimate(opened.ID).Text; estimate != "" && p.config.Role.Indexes() {
 		log.Info("indexing more than signing needs; set record to l1 to avoid it", slog.String("record", p.config.Networks[name].Record), slog.String("estimate", estimate))
 	}
 	if err := n.open(opened, s); err != nil {

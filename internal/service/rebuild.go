@@ -24,7 +24,7 @@ type besideOf func(n *network.Network, s store.Store) (parts []index.Part, missi
 // one with the indexing role does it.
 func (n *networks) rebuild(ctx context.Context, slots *index.Slots, of besideOf) {
 	p := n.process
-	if p.kept.Leases != nil && !p.config.Role.Records() {
+	if p.kept.Leases != nil && !p.config.Role.Indexes() {
 		return
 	}
 	r := index.Rebuilder{Log: p.log, Open: func(ctx context.Context, s store.Store, waiting func(string)) ([]index.Part, error) {

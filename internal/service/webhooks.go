@@ -43,7 +43,7 @@ func newWebhooks(p *process, n *networks, guard *access.Guard) *webhooks {
 		return nil
 	}
 	w := &webhooks{process: p, networks: n, book: webhook.NewBook(p.kept.Store, c.PerOwner), sources: make(map[string]webhookSource)}
-	if p.config.Role.Records() {
+	if p.config.Role.Indexes() {
 		w.worker = webhook.NewWorker(webhook.Options{
 			Book: w.book, Source: w.source, Admit: admits(guard), AllowPrivate: c.AllowPrivateAddresses, Metrics: p.registry, Log: p.log,
 		})

@@ -37,7 +37,7 @@ import (
 // Names lists the names of the service.
 var Names = []string{"platform"}
 
-// Subnets is the index of subnets of one network; *subnets.Record implements it.
+// Subnets is the index of subnets of one network; *subnets.Index implements it.
 type Subnets interface {
 	List(ctx context.Context, ascending bool, limit int, after *subnets.Position) (*subnets.Page, error)
 }

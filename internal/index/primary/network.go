@@ -124,7 +124,7 @@ type Network struct {
 	ledgers map[string]string
 	// matcher, Ledger, Subnets, Registry and Vertices are nil without a ledger.
 	matcher  *ledger.Matcher
-	Subnets  *subnets.Record
+	Subnets  *subnets.Index
 	Registry *registry.Index
 	Ledger   *ledger.Index
 	Vertices *vertices.Index

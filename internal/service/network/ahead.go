@@ -56,9 +56,9 @@ func (w *aheadWork) run(ctx context.Context) error {
 		w.queue.Run(ctx)
 		return nil
 	})
-	if w.network.record != nil {
+	if w.network.l1Index != nil {
 		g.Go(func() error {
-			w.queue.FollowL1(ctx, w.network.record, w.network.Messages, w.l1Indexed)
+			w.queue.FollowL1(ctx, w.network.l1Index, w.network.Messages, w.l1Indexed)
 			return nil
 		})
 	}

@@ -162,7 +162,7 @@ func (n *Network) indexChains(ctx context.Context) error {
 // runIndex runs an index until ctx ends.
 func (n *Network) runIndex(ctx context.Context, i *chainIndex) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if missing := i.chains.Vertices; missing != nil && !n.role.Connects() && n.peerNode == nil && n.role.Records() {
+	if missing := i.chains.Vertices; missing != nil && !n.role.Connects() && n.peerNode == nil && n.role.Indexes() {
 		g.Go(func() error { return n.connectForVertices(ctx, missing) })
 	}
 	g.Go(func() error { return n.recordChains(ctx, i) })
@@ -186,7 +186,7 @@ func (n *Network) recordChains(ctx context.Context, i *chainIndex) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return i.chains.Watch(ctx) })
 	g.Go(func() error { return replica.Guard(ctx, n.store, n.allSlots...) })
-	if n.role.Records() {
+	if n.role.Indexes() {
 		g.Go(func() error {
 			return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {
 				defer i.chains.IndexedBy(nil)

@@ -19,16 +19,16 @@ const (
 // touched implements validators.Touched with the index of L1 transactions. It looks no further than the index. Heights
 // that are not indexed yet have no transactions for it, so that the caller compares their sets.
 func (n *Network) touched(ctx context.Context, subnetID ids.ID, after, to uint64) (heights []uint64, upTo uint64, err error) {
-	if n.record == nil || subnetID == constants.PrimaryNetworkID {
+	if n.l1Index == nil || subnetID == constants.PrimaryNetworkID {
 		return nil, to, nil
 	}
-	next, err := n.record.Height(ctx)
+	next, err := n.l1Index.Height(ctx)
 	if err != nil || next <= after+1 {
 		return nil, to, err
 	}
 	to = min(to, next-1)
 	for at := after + 1; at <= to; {
-		found, further, err := n.record.Since(ctx, at, touchedPage)
+		found, further, err := n.l1Index.Since(ctx, at, touchedPage)
 		if err != nil || len(found) == 0 {
 			return heights, to, err
 		}
@@ -60,7 +60,7 @@ func (n *Network) subnetOf(ctx context.Context, event pchain.L1Event) (ids.ID, e
 	case *pchain.Registration:
 		return event.SubnetID, nil
 	case *pchain.WeightChange:
-		v, err := n.record.Validation(ctx, event.ValidationID)
+		v, err := n.l1Index.Validation(ctx, event.ValidationID)
 		if err != nil || v == nil {
 			return ids.Empty, err
 		}

@@ -108,10 +108,10 @@ func (n *Network) versions() map[ids.NodeID]string {
 }
 
 // vertexReader adapts the index of vertices to the Data API.
-type vertexReader struct{ record *vertices.Index }
+type vertexReader struct{ index *vertices.Index }
 
 func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.VertexPage, error) {
-	found, next, err := r.record.At(ctx, q.Height, q.Ascending, q.Limit, q.After)
+	found, next, err := r.index.At(ctx, q.Height, q.Ascending, q.Limit, q.After)
 	if err != nil {
 		return nil, vertexError(err)
 	}
@@ -123,7 +123,7 @@ func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.V
 }
 
 func (r vertexReader) Vertex(ctx context.Context, id ids.ID) (*data.Vertex, error) {
-	v, err := r.record.Vertex(ctx, id)
+	v, err := r.index.Vertex(ctx, id)
 	if err != nil || v == nil {
 		return nil, vertexError(err)
 	}
@@ -132,7 +132,7 @@ func (r vertexReader) Vertex(ctx context.Context, id ids.ID) (*data.Vertex, erro
 }
 
 func (r vertexReader) Latest(ctx context.Context, limit int, below *uint64) (page []data.Vertex, more bool, err error) {
-	found, more, err := r.record.Latest(ctx, limit, below)
+	found, more, err := r.index.Latest(ctx, limit, below)
 	for _, v := range found {
 		page = append(page, data.Vertex(v))
 	}

@@ -461,7 +461,7 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 			}))
 		})
 	}
-	if r.leases != nil && r.role.Records() {
+	if r.leases != nil && r.role.Indexes() {
 		running.Go(func() {
 			lost(replica.Do(ctx, r.leases, r.store, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
 				err := r.indexAgain(ctx, e)
@@ -603,11 +603,11 @@ func (e *evmIndex) wake() {
 }
 
 // progress returns the progress of the index.
-func (e *evmIndex) progress(record *evm.Index) reply.Progress {
+func (e *evmIndex) progress(chain *evm.Index) reply.Progress {
 	status := e.status()
 	p := reply.ProgressOf(status)
 	// The time of the last block is a row. Without the row nothing is indexed yet.
-	tip, err := record.Tip(context.Background())
+	tip, err := chain.Tip(context.Background())
 	if err != nil {
 		p.CaughtUp = false
 		return p

@@ -64,7 +64,7 @@ type Network struct {
 	// indexed is the index of the primary network's chains, which another one replaces once the genesis is known, and
 	// record the index of L1s; nil without a store.
 	indexed atomic.Pointer[chainIndex]
-	record  *l1.Index
+	l1Index *l1.Index
 	views   store.Viewer  // what the Data API reads from; nil means the store
 	ledger  bool          // whether outputs, balances and stakes are configured to be indexed
 	stakes  *stakes.Cache // nil without a store
@@ -241,7 +241,7 @@ func (n *Network) build(o Options, metrics prometheus.Registerer) error {
 		if err := n.buildIndex(o, metrics, l1Indexed); err != nil {
 			return err
 		}
-		derive.Index = n.record
+		derive.Index = n.l1Index
 	}
 	n.Messages = l1message.New(derive)
 	n.ahead, err = newAheadWork(n, o, metrics, l1Indexed)
@@ -257,7 +257,7 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, l1Indexed
 		}
 	}
 	n.identity = &identity{o.Name, n.ID, o.Store, n.Node, o.StorePlace}
-	n.record = l1.New(o.Store, n.ID)
+	n.l1Index = l1.New(o.Store, n.ID)
 	n.newIndexer = func(of *chainIndex) (*primary.Network, error) { return newIndexer(n, o, of.origin, nil, l1Indexed) }
 	n.newIndex = func(from origin) (*chainIndex, error) { return newChainIndex(n, o, from, metrics, l1Indexed) }
 	n.newBeside = func(s store.Store) (*primary.Network, error) {

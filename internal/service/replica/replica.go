@@ -36,7 +36,7 @@ func Upgrade(ctx context.Context, s store.Store, r config.Role, leases *lease.Le
 	if leases == nil {
 		return index.Upgrade(ctx, s, log, forms()...)
 	}
-	if r.Records() {
+	if r.Indexes() {
 		return leases.Hold(ctx, "upgrade", func(ctx context.Context) error { return index.Upgrade(ctx, s, log, forms()...) })
 	}
 	for reported := false; ; {

@@ -78,7 +78,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, metrics promet
 	if place.URL != "" {
 		k.Leases = replica.NewLeases(s, c.PrivateListen, log)
 	}
-	if err = replica.Upgrade(ctx, k.Store, c.Role, k.Leases, log); err == nil && c.Role.Records() {
+	if err = replica.Upgrade(ctx, k.Store, c.Role, k.Leases, log); err == nil && c.Role.Indexes() {
 		err = errors.Join(k.Slots.AskIfOlder(ctx), k.EVM.AskIfOlder(ctx))
 	}
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package subnets indexes the subnets of a network: their creation, owners and blockchains, and their conversion to L1s
-// (ACP-77). A Projection of the P-Chain's pipeline writes the rows, a Record reads them.
+// (ACP-77). A Projection of the P-Chain's pipeline writes the rows, an Index reads them.
 package subnets
 
 import (
@@ -134,7 +134,7 @@ type Conversion struct {
 	Time   time.Time
 }
 
-// Blockchain is a chain of a subnet without its genesis; see Record.Geneses.
+// Blockchain is a chain of a subnet without its genesis; see Index.Geneses.
 type Blockchain struct {
 	ID, VMID ids.ID
 	Name     string
@@ -142,14 +142,14 @@ type Blockchain struct {
 	Height   uint64
 }
 
-// Record reads the subnets of one network. It is safe for concurrent use. Errors come from the store.
-type Record struct {
+// Index reads the subnets of one network. It is safe for concurrent use. Errors come from the store.
+type Index struct {
 	viewer    store.Viewer
 	networkID uint32
 }
 
 // New returns a reader of a network's subnets.
-func New(v store.Viewer, networkID uint32) *Record { return &Record{viewer: v, networkID: networkID} }
+func New(v store.Viewer, networkID uint32) *Index { return &Index{viewer: v, networkID: networkID} }
 
 // Position is the end of a page, with the P-Chain's height at the first page. Later pages omit subnets created after
 // that height.
@@ -191,7 +191,7 @@ type Page struct {
 
 // List returns a page of at most limit subnets, at least 1, ordered by time and height of creation and then by ID text.
 // The newest come first unless ascending is set.
-func (r *Record) List(ctx context.Context, ascending bool, limit int, after *Position) (*Page, error) {
+func (r *Index) List(ctx context.Context, ascending bool, limit int, after *Position) (*Page, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading subnets: %w", err)
@@ -252,7 +252,7 @@ func (r *Record) List(ctx context.Context, ascending bool, limit int, after *Pos
 }
 
 // Describe reads everything about a subnet except its creation, and the height of the last indexed block.
-func (r *Record) Describe(ctx context.Context, s *Subnet) (height uint64, err error) {
+func (r *Index) Describe(ctx context.Context, s *Subnet) (height uint64, err error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reading subnet %s: %w", s.ID, err)
@@ -265,7 +265,7 @@ func (r *Record) Describe(ctx context.Context, s *Subnet) (height uint64, err er
 }
 
 // height returns the height of the last indexed block.
-func (r *Record) height(ctx context.Context, reader store.Reader) (uint64, error) {
+func (r *Index) height(ctx context.Context, reader store.Reader) (uint64, error) {
 	values, err := reader.Get(ctx, store.FamilySubnetFact, []store.PK{{P: row.Network(r.networkID)}})
 	if err != nil {
 		return 0, fmt.Errorf("reading the height of the subnet index: %w", err)
@@ -280,7 +280,7 @@ func (r *Record) height(ctx context.Context, reader store.Reader) (uint64, error
 }
 
 // facts reads everything about subnets except their creation.
-func (r *Record) facts(ctx context.Context, reader store.Reader, all []*Subnet) error {
+func (r *Index) facts(ctx context.Context, reader store.Reader, all []*Subnet) error {
 	queries := make([]store.Query, len(all))
 	for i, s := range all {
 		queries[i] = store.Query{
@@ -331,7 +331,7 @@ type Founded struct{ SubnetID, ChainID ids.ID }
 
 // Geneses returns the genesis bytes of blockchains in order, nil for a blockchain that is not indexed. A genesis may
 // have 1 MiB, so callers should ask for few.
-func (r *Record) Geneses(ctx context.Context, of ...Founded) ([][]byte, error) {
+func (r *Index) Geneses(ctx context.Context, of ...Founded) ([][]byte, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading blockchain geneses: %w", err)
