@@ -44,7 +44,7 @@ test: deps ## run what every change must pass: the product's tests, and two agai
 
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '$(KILLS)' -timeout 20m ./... || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '$(KILLS)' -p 3 -timeout 20m ./... || status=1; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/kills.json -- $(NOVET) -run '$(KILLS)' -timeout 20m ./internal/index ./internal/index/primary || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) ./...) || status=1; \
 	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) ./...) || status=1; \
