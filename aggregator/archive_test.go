@@ -53,7 +53,7 @@ func TestRestartAnswersKnownMessagesWithoutTraffic(t *testing.T) {
 			require.Equal(t, asked, n.requests, "validators were asked for what was known")
 			settle()
 		})
-		// What was recalled is not written once more.
+		// Recalled signatures are not written again.
 		_, rows := sizeOf(t, s, store.FamilySignature)
 		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
 			_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: 55})

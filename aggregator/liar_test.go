@@ -312,7 +312,7 @@ func TestStrikesSurviveARestart(t *testing.T) {
 		require.Empty(t, latestStrikes(kept.all, time.Now().Add(24*time.Hour)), "faded")
 	})
 
-	// What cannot be read is not overwritten.
+	// A row that cannot be read is not overwritten.
 	kept.err = io.ErrUnexpectedEOF
 	puts := kept.puts
 	serve(t, func(_ context.Context, a *Aggregator) {

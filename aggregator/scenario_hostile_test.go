@@ -197,7 +197,7 @@ func TestScenario_7_2_05_CollusionNeverEntersTheSignatureCache(t *testing.T) {
 			_, ok := a.verified.get(message.ID(), v)
 			require.False(t, ok, "an unverified signature was kept")
 		}
-		// Where one of the two would do, neither does.
+		// One of the two would suffice, but neither is valid.
 		_, err = a.Sign(ctx, Request{Message: message, QuorumPercentage: 40})
 		failed := requireFailure(t, err, CodeQuorumNotReached)
 		require.Equal(t, uint64(80), failed.Account.InvalidWeight)
@@ -284,7 +284,7 @@ func TestScenario_7_2_09_AnswerBeforeTheRequestReturns(t *testing.T) {
 	})
 }
 
-// Of an error and a response to one request, the first one counts.
+// If a request gets an error and a response, the first one counts.
 func TestScenario_7_2_10_ErrorAndResponse(t *testing.T) {
 	refusal := func(code int32) error { return &common.AppError{Code: code, Message: "no"} }
 	for _, test := range []struct {
@@ -371,7 +371,7 @@ func TestScenario_7_2_12_LateIsNotInfeasible(t *testing.T) {
 				require.Equal(t, uint64(34), failed.Account.SilentWeight+failed.Account.RefusedWeight)
 				require.Equal(t, uint64(66), failed.Account.SignedWeight)
 			})
-			// Who does not need it does not wait for it.
+			// A round that does not need it does not wait for it.
 			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 				start := time.Now()
 				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: 66})

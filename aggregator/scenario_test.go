@@ -458,7 +458,7 @@ func TestScenario_7_1_13_CacheReuseWithExcluded(t *testing.T) {
 		require.Equal(t, 5, n.requests, "what is remembered is not asked for")
 	})
 
-	// Who signs once the round knows who is to be avoided.
+	// The signers, once the round knows whom to avoid.
 	r := roundOf(sameWeights(5, 20), quick)
 	for i := range 5 {
 		r.known(i, nil)

@@ -769,7 +769,7 @@ func (w *evmWorld) requireTPS(t *testing.T, ctx context.Context, s *service, tru
 			count += len(block.Transactions)
 		}
 	}
-	// Of the day that has begun, as far as its last block.
+	// The current day counts up to its last block.
 	elapsed := max(last-newest.Timestamp, 1)
 	require.InDelta(t, float64(count)/float64(elapsed), newest.Value, 0.01)
 	status, content = s.ask(ctx, "/v1/avg_tps/1", nil)

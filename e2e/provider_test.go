@@ -67,7 +67,7 @@ func TestProvider(t *testing.T) {
 	story.requireMessage(ctx, l.conversionTx, story.converted(l))
 	t.Logf("signed after %s", time.Since(start))
 
-	// What it asks when nothing happens, once it finds its chains quiet.
+	// Its requests when nothing happens, once its chains are quiet.
 	const span = 6 * time.Second
 	var idle float64
 	for windows := 0; ; windows++ {

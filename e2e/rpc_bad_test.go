@@ -229,7 +229,7 @@ func (n *nodeAPI) badRequests(ctx context.Context, t *testing.T) {
 			}
 		}
 	}
-	// What takes nothing.
+	// Methods without parameters.
 	for path, methods := range map[string][]string{
 		"/ext/info": {"info.acps", "info.getNetworkID", "info.getNetworkName", "info.getNodeID", "info.getNodeIP", "info.getNodeVersion", "info.getTxFee", "info.getVMs", "info.upgrades"},
 		"/ext/bc/X": {"avm.getHeight", "avm.getTxFee"},

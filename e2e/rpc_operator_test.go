@@ -186,7 +186,7 @@ func (n *nodeAPI) admin(ctx context.Context, t *testing.T) {
 	for _, chain := range []string{n.xChain, pChain} {
 		order(exact, "getChainAliases", `{"chain":"`+chain+`"}`)
 	}
-	// Where all of these lead.
+	// The paths of all these aliases.
 	for _, p := range []string{"/ext/who", "/ext/whoever", "/ext/later", "/ext/ready", "/ext//slashed", "/ext/slashed", "/ext/asset", "/ext/theAsset", "/ext/theAsset/wallet", "/ext/how", "/ext/how/liveness", "/ext/blocks", "/ext/lists", "/ext/lists/block", "/ext/evmChain/rpc", "/ext/bc/assets",
 		"/ext/assets", "/ext/bc/most", "/ext/bc/staking", "/ext/staking", "/ext/bc/contracts/rpc", "/ext/bc/y", "/ext/", "/ext/bc/", "/ext/" + long[1:]} {
 		for _, method := range []string{"info.getNetworkID", "platform.getHeight", "avm.getHeight", "index.isAccepted", "health.liveness", "eth_chainId"} {

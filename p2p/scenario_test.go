@@ -64,7 +64,7 @@ func TestScenario_7_2_06_SameNodeAnswersAThousandTimes(t *testing.T) {
 	require.Equal(t, []byte{0, 0, 0, 0}, got.next(t).Bytes, "the first of its answers")
 	settle(t, n, loud)
 	got.none(t)
-	// Nor does it answer for another node.
+	// It does not answer for another node either.
 	both, cancel := ask(t, n, "repeat", loud, other)
 	nodes := map[ids.NodeID]bool{both.next(t).NodeID: true, both.next(t).NodeID: true}
 	require.Len(t, nodes, 2, "nodes that answered")

@@ -370,7 +370,7 @@ func TestRecordThatLagsBehind(t *testing.T) {
 	w.requireFrom(t, d, removal, saidRegistered(t, order.ValidationID(), false))
 	require.GreaterOrEqual(t, w.asked()[0], reached)
 	requireRefused(t, d, change, CodeSuperseded, "removed")
-	// Of the changes on record, none is newer than the one that is asked for.
+	// No indexed change is newer than the requested one.
 	early := w.setWeight(subnetID.Append(0), 0, 9)
 	w.recording = true
 	w.setWeight(subnetID.Append(1), 0, 9)

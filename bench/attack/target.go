@@ -42,7 +42,7 @@ type target struct {
 	heights  uint64                  // P-Chain heights that were named so far; guarded by mu
 }
 
-// What counts as a status if there is no response: the attack ended first, or the connection broke.
+// Statuses of requests without a response: the attack ended first, or the connection broke.
 const (
 	unanswered = -1
 	broken     = 0

@@ -149,7 +149,7 @@ func TestDockerfile(t *testing.T) {
 			}
 		}
 	}
-	// What the build reads of the repository besides Go files.
+	// Files of the repository that the build reads, besides Go files.
 	for _, name := range []string{"go.mod", "go.sum", "cmd/quorate/main.go", "internal/config/config.example.yaml", "handlers/docs/openapi.yaml", "handlers/console/assets", "LICENSE", "THIRD_PARTY_NOTICES", "deploy/build.sh", "deploy/rootfs.sh"} {
 		inContext(t, name)
 	}

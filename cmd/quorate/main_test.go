@@ -414,7 +414,7 @@ func TestServeTwoNetworks(t *testing.T) {
 	require.Zero(t, <-done, "%s", &errOut)
 }
 
-// What only the network can tell apart is still the client's mistake, by name.
+// Mistakes that only the network can detect are the client's, too, and name the argument.
 func requireMistakesAreTheClients(t *testing.T, url string, n *simnet.Network) {
 	t.Helper()
 	good := hex.EncodeToString(n.Message([]byte("good")).Bytes())

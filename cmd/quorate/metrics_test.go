@@ -76,7 +76,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 
-	// What uses metrics uses existing ones.
+	// Dashboard, alerts and pages use existing metrics.
 	names := regexp.MustCompile(`\bquorate_[a-z0-9_]+[a-z0-9]`)
 	for _, user := range []string{"docs/operating.md", "docs/deployment.md", "deploy/prometheus/alerts.yaml", "deploy/grafana/dashboards/quorate.json"} {
 		text, err := os.ReadFile(filepath.Join(root, user))

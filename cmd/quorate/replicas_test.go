@@ -293,7 +293,7 @@ func undisturbed(t *testing.T, n *simnet.Network, until map[string]uint64) map[s
 	}, 5*time.Minute, 50*time.Millisecond, "%+v", chains.Status())
 	cancel()
 	require.NoError(t, <-ended)
-	// What follows from several chains may not have come so far.
+	// Rows that follow from several chains may lag.
 	require.NoError(t, ledger.NewMatcher(memory, n.NetworkID(), nil).Settle(t.Context()))
 	return contents(t, memory)
 }
@@ -324,7 +324,7 @@ func TestReplicas(t *testing.T) {
 		r.await(t)
 	}
 
-	// What one had signed another has.
+	// A message that one replica signed is known to the others.
 	shared := n.Message([]byte("shared"))
 	sharedID := shared.ID()
 	reader, err := store.OpenPostgres(t.Context(), store.PostgresOptions{URL: place})
@@ -384,7 +384,7 @@ func TestReplicas(t *testing.T) {
 	// recovered waits until another one records, and one of them tells of more than was
 	// indexed when it began to, and returns how long that took.
 	recovered := func(without *replica, since time.Time) time.Duration {
-		// What was under way at the time has arrived by now.
+		// Requests that were under way then have arrived by now.
 		next, at := other(without), uint64(0)
 		require.Eventually(t, func() bool {
 			at = next.next(t, index.PChain)
@@ -454,7 +454,7 @@ func TestReplicas(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	want := undisturbed(t, n, until)
-	// What follows from several chains may take a while.
+	// Rows that follow from several chains may take a while.
 	require.EventuallyWithT(t, func(c *assert.CollectT) { require.Equal(c, want, contents(t, s)) }, 5*time.Minute, time.Second)
 
 	// All answer alike, and page tokens of one are good with another.
@@ -535,7 +535,7 @@ func TestRoles(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 		return response.StatusCode
 	}
-	// What is let in one answers, and the other says that it is not its role.
+	// One replica answers the request, and the other says that it is not its role.
 	for key, want := range map[string][]int{key: {http.StatusOK, http.StatusServiceUnavailable}, "qk_nobody": {http.StatusUnauthorized, http.StatusUnauthorized}} {
 		for i, r := range []*replica{api, sign} {
 			require.Eventually(t, func() bool { return with(r, key) == want[i] }, time.Minute, 50*time.Millisecond, "%s: status %d", r.name, with(r, key))

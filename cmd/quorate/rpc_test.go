@@ -90,7 +90,7 @@ func TestNodeSurface(t *testing.T) {
 			return callRPC(t, s.base+path, "platform.getHeight", "{}").status == http.StatusOK
 		}, 5*time.Minute, 10*time.Millisecond, path)
 	}
-	// What the service has no answer for is the nodes'.
+	// Nodes answer the calls that the service cannot answer.
 	for _, path := range []string{"/ext/P", "/ext/bc/P", "/ext/bc/platform", "/ext/bc/11111111111111111111111111111111LpoYY"} {
 		a := callRPC(t, s.base+path, "platform.getProposedHeight", "{}")
 		require.Nil(t, a.Error, path)

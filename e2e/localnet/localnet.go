@@ -321,7 +321,7 @@ func (n *Network) launch(i int) {
 		cmd.Env = append(cmd.Env, "AVAGO_UPGRADE_FILE_CONTENT="+base64.StdEncoding.EncodeToString(content))
 	}
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	// Not even a killed test leaves a node behind.
+	// The node ends with the test, even if the test is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		n.t.Fatalf("starting node %d: %v", i, err)

@@ -220,7 +220,7 @@ func TestFeedIsBounded(t *testing.T) {
 	events := f.take(s)
 	require.Len(t, events, 1)
 	require.True(t, strings.HasPrefix(string(events[0]), "event: rounds\n"))
-	// Nor does a large set cost more.
+	// A large set does not cost more either.
 	o.Observe(snapshot(one, 1, "s", aggregator.OutcomeSigned))
 	large := set(make([]uint64, 5000)...)
 	for n := range uint64(400) {

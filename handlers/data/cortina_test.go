@@ -118,7 +118,7 @@ func TestBalancesBeforeCortinaAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusOK, apitest.Get(h, x+fmt.Sprintf("&blockTimestamp=%d", f.cortina.Unix()+1)).Code)
 	require.Equal(t, http.StatusOK, apitest.Get(h, x).Code)
 
-	// Of other chains only what they share with the X-Chain is left out.
+	// Answers about other chains leave out only transfers with the X-Chain.
 	w := apitest.Get(h, balances+fmt.Sprintf("&blockTimestamp=%d", f.cortina.Unix()))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Contains(t, w.Body.String(), `"unavailable":[{"chainName":"x-chain"`)

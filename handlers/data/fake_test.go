@@ -68,7 +68,7 @@ type fake struct {
 	failFrom   int // the subnet, if subnetsErr is set
 	subnetsErr error
 
-	// What was asked last.
+	// The last query.
 	askedOutputs ledger.OutputQuery
 	askedStaking ledger.StakingQuery
 	askedAt      time.Time

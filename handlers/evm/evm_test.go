@@ -462,7 +462,7 @@ func TestCatchingUp(t *testing.T) {
 		require.NotContains(t, w.Body.String(), "secret")
 		require.Empty(t, w.Header().Get("Indexed-Height"))
 	}
-	// What is before that is known.
+	// Earlier blocks are known.
 	for path, want := range map[string]int{
 		internals + "&endBlock=901": 200, transfers + "&endBlock=901": 200, balances + "&blockNumber=900": 200, transfers + "&startBlock=3&endBlock=900": 200,
 		internals + "&endBlock=902": 503, transfers + "&endBlock=902": 503, balances + "&blockNumber=901": 503, transfers + "&startBlock=3": 503,

@@ -38,7 +38,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What is on the chain of the tests, the C-Chain of fuji.
+// The chain of the tests, the C-Chain of fuji.
 var (
 	cChainID = must(ids.FromString("yH8D7ThNJkxmtkuv2jgBa4P1Rn3Qpr4pPr7QYNfcdoS6k6HWp"))
 	l1ID     = ids.ID{0x11}
@@ -115,7 +115,7 @@ type fake struct {
 	largeURI               int           // the token that has one
 	tokenErr               map[int]error // what comes of asking for the URIs of some tokens
 
-	// What was asked last; guarded by mu.
+	// The last query; guarded by mu.
 	askedWallet   evm.WalletQuery
 	askedBalance  evm.BalanceQuery
 	askedLatest   evm.LatestQuery

@@ -475,7 +475,7 @@ func TestRecord(t *testing.T) {
 		}
 		require.Equal(t, want, got[1:1+len(want)])
 	})
-	// What comes while pages are read does not move them.
+	// Blocks that arrive while pages are read do not change them.
 	t.Run("growth", func(t *testing.T) {
 		want := r.latest(nil)
 		grow := func() {

@@ -82,7 +82,7 @@ func TestCallsArePassedOn(t *testing.T) {
 	}
 	response, _ := post(t, server.URL, "application/json", strings.Repeat("x", 401))
 	require.Equal(t, http.StatusRequestEntityTooLarge, response.StatusCode)
-	// What fails, fails as JSON-RPC has it.
+	// Failures are JSON-RPC errors.
 	u.fails = true
 	response, got := post(t, server.URL, "application/json", `[{"method":"eth_call","id":1},{"method":"eth_call","id":2}]`)
 	require.Equal(t, http.StatusOK, response.StatusCode)

@@ -223,7 +223,7 @@ func TestWhatIsNotAnsweredHereIsForwarded(t *testing.T) {
 		require.Equal(t, "/ext/bc/X", u.path)
 		require.True(t, u.hedged, "package node knows which calls only read")
 	}
-	// What cannot be a call is not handed on.
+	// What is not a call is not forwarded.
 	u.body = ""
 	_, got := post(t, server.URL+"/ext/bc/X", "application/json", `{"jsonrpc":"1.0","id":1,"method":"avm.getTx"}`)
 	require.Contains(t, got, "jsonrpc must be 2.0")
@@ -250,7 +250,7 @@ func TestWhatIsNotAnsweredHereIsForwarded(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got), &answer))
 	require.Equal(t, rpc.Unsure, answer.Error.Message)
 
-	// What is meant for the client reaches it, if it waits for an answer.
+	// Answers for the client reach it, if it waits for one.
 	u.refuses = "look elsewhere"
 	response, got = post(t, server.URL+"/ext/bc/X", "application/json", `{"jsonrpc":"2.0","id":1,"method":"avm.getTx"}`)
 	require.Equal(t, http.StatusOK, response.StatusCode)

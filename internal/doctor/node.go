@@ -31,7 +31,7 @@ type subject struct {
 	client  *node.Client
 	network config.Network
 	witness *witness
-	// What earlier probes found out.
+	// Results of earlier probes.
 	networkID        uint32
 	pHeight, cHeight uint64
 }

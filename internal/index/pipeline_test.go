@@ -799,7 +799,7 @@ func TestStoreThatFails(t *testing.T) {
 		p.stop(t)
 		requireRows(t, memory, l, 0, source.tip+1)
 
-		// What cannot be helped by trying again ends it.
+		// An error that a retry cannot mend ends the pipeline.
 		for _, final := range []error{store.ErrClosed, store.ErrCorrupt, store.ErrInvalid} {
 			begun := false
 			w.fail = func() (bool, error) {

@@ -32,7 +32,7 @@ func TestClear(t *testing.T) {
 					t.Errorf("family %s: got %d rows, want %d", family, n, want)
 				}
 			}
-			// What is written afterwards stays.
+			// Rows that are written afterwards stay.
 			b.Reset()
 			pk := store.PK{P: []byte{1, 0xff}, K: []byte("1")}
 			b.Put(families[1], pk, []byte("new"))

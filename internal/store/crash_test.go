@@ -48,7 +48,7 @@ func crashBatch(n uint64) *store.Batch {
 	if n > 0 {
 		b.Delete(store.FamilySignature, crashKey(n-1, crashRows-1))
 	}
-	// Of a size at which an engine may keep it elsewhere than other rows.
+	// Its size is one at which an engine may store it apart from other rows.
 	b.Put(store.FamilyContainer, store.PK{K: binary.BigEndian.AppendUint64(nil, n)}, bytes.Repeat(fmt.Appendf(nil, "%d ", n), 200))
 	b.Put(store.FamilyMeta, store.PK{P: []byte("crash")}, strconv.AppendUint(nil, n, 10))
 	b.Move("crash", store.Cursor{Next: n}, store.Cursor{Next: n + 1})

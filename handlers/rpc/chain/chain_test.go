@@ -815,7 +815,7 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 	group.Wait()
 	require.EqualValues(t, 3, asked.Load())
 
-	// What is not indexed may be on its way.
+	// A transaction that is not indexed may be on its way.
 	id := ids.ID{1}
 	for said, want := range map[string]string{
 		`{"status":"Processing"}`:              `{"status":"Processing"}`,

@@ -94,7 +94,7 @@ func TestForgedIDsAreUnknown(t *testing.T) {
 		})
 	}
 
-	// What nodes are asked for is remembered by the whole ID.
+	// Answers of nodes are cached by the whole ID.
 	w.upstream.set(func(body string) string {
 		var call struct {
 			Params struct{ SubnetID ids.ID }

@@ -45,7 +45,7 @@ func TestCalls(t *testing.T) {
 		require.NoError(t, call(t.Context()))
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(up()+test.up+"\n"), "quorate_upstream_up"))
 	}
-	// What the caller gives up is no failure of the node.
+	// A call that the caller abandons is not a failure of the node.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, call(ctx), context.Canceled)

@@ -20,7 +20,7 @@ import (
 	"quorate/internal/chain/evm"
 )
 
-// What nodes tell of blocks, read without anything of this package.
+// Blocks as nodes report them, decoded without anything of this package.
 
 // corethHeader is the C-Chain's (avalanchego graft/coreth/plugin/evm/customtypes).
 type corethHeader struct {
