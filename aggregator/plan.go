@@ -146,11 +146,12 @@ func (p planner) pick(r *round, now time.Duration) (members []int, horizon time.
 	}
 	members, horizon = p.fewest(options, goal, t), t
 	cost := t + p.Price*time.Duration(len(members))
+	latest := min(t+r.limits.BufferTimeout, maxHorizon)
 	for _, delay := range delays {
-		if len(members) == 0 {
+		if len(members) == 0 || horizon == latest {
 			break
 		}
-		later := min(time.Duration(delay*float64(t)), t+r.limits.BufferTimeout, maxHorizon)
+		later := min(time.Duration(delay*float64(t)), latest)
 		fewer := p.fewest(options, goal, later)
 		c := later + p.Price*time.Duration(len(fewer))
 		if c > cost {

@@ -182,6 +182,7 @@ func TestPlanWaitsForFurtherPauses(t *testing.T) {
 			continue
 		}
 		require.Equal(t, actWait, a.kind)
+		require.Greater(t, a.until, now)
 		require.Less(t, a.until, time.Second)
 		now = a.until
 	}
