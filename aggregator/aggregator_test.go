@@ -36,7 +36,7 @@ func run(t *testing.T, n *fakeNetwork, test func(t *testing.T, ctx context.Conte
 	})
 }
 
-// A third of the weight that sends malformed answers does not stop the quorum.
+// One validator of four that is silent, refuses, or answers at once neither stops nor delays the quorum.
 func TestOneUnwillingValidatorDoesNotStopTheQuorum(t *testing.T) {
 	for name, fault := range map[string]behave{
 		"silent":           mute,
@@ -60,7 +60,7 @@ func TestOneUnwillingValidatorDoesNotStopTheQuorum(t *testing.T) {
 	}
 }
 
-// Later rounds leave out validators that refuse what others sign, for good or for now.
+// Later rounds leave out validators that refuse what others sign, whether or not the refusal may change.
 func TestRefusersAreAskedLess(t *testing.T) {
 	for name, do := range map[string]behave{
 		"for good": refuse(-2, "unregistered handler", time.Millisecond),

@@ -440,8 +440,8 @@ func TestStreamsResume(t *testing.T) {
 	}
 }
 
-// TestStreamsOfReplicas is TestStreamsResume with two processes on one server, both of which sign.
-// Each reader is connected to one of them; the first is restarted in between.
+// TestStreamsOfReplicas cuts streams of two processes that share a server. Both processes sign. Each
+// reader is connected to one of them; the test restarts the first.
 func TestStreamsOfReplicas(t *testing.T) {
 	server := pgserver.Run(t)
 	n, err := simnet.Start(simnet.Options{Seed: 42, Validators: 6})

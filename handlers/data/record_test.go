@@ -24,7 +24,7 @@ import (
 	"quorate/internal/store/storetest/pgserver"
 )
 
-// indexed is a network with a real record of outputs.
+// indexed is a network with a real index of outputs.
 type indexed struct {
 	t           *testing.T
 	store       store.Store

@@ -140,8 +140,7 @@ func TestAllNamespaces(t *testing.T) {
 	require.Equal(t, "from upstream", got)
 }
 
-// echoing is a node that says what it hears, of as many bytes as it is closeError to by a
-// number.
+// echoing returns a node that echoes messages. A number makes it send as many bytes.
 func echoing(t *testing.T) *elsewhere {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

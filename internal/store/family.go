@@ -123,7 +123,7 @@ var (
 	// who deployed, k is place.
 	FamilyEVMDeployer = twins(53, "evm_deployer")
 	// FamilyEVMDeployment holds all about transactions that deployed something: p continues
-	// on with the transaction's place, k is a kind and a number.
+	// with the transaction's place, k is a kind and a number.
 	FamilyEVMDeployment = twins(54, "evm_deployment")
 	// FamilyEVMDay counts transactions: k is the day.
 	FamilyEVMDay = twins(55, "evm_day")

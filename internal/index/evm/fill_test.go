@@ -212,8 +212,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillBeginsWithTheNewest gets the traces of the oldest blocks last: until then the index begins
-// after them and does not list deployments.
+// TestFillBeginsWithTheNewest never gets the traces of the oldest blocks: lists of later blocks are
+// complete, and lists of all blocks name the missing ones.
 func TestFillBeginsWithTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 300})
@@ -419,8 +419,8 @@ func TestFillOfEarlierVersions(t *testing.T) {
 	})
 }
 
-// TestFillRecordedAnew indexes a chain again over its rows, part of which were filled in.
-func TestFillRecordedAnew(t *testing.T) {
+// TestFillAfterReindexing indexes a chain again over rows that were filled in, and fills them in again.
+func TestFillAfterReindexing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(4, pastOptions{blocks: 100})
 		bare := p.bare(func(n uint64) bool { return n < 80 })

@@ -38,7 +38,7 @@ const prunedAttempts = 10
 // account is what a follower knows about its success.
 type account struct {
 	status Status
-	logged string // the note of the last status that was reported
+	noted  string // the note of the last status that was reported
 	pruned int    // consecutive attempts at blocks that no node has
 }
 
@@ -60,8 +60,8 @@ func (f *follower) attempt(ctx context.Context) error {
 		f.status.Since = time.Now()
 	}
 	f.status.Err = err
-	if note := f.status.Note(); f.OnStatus != nil && note != f.logged {
-		f.logged = note
+	if note := f.status.Note(); f.OnStatus != nil && note != f.noted {
+		f.noted = note
 		f.OnStatus(f.status)
 	}
 	return err
