@@ -302,5 +302,5 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 			header[name] = values
 		}
 	}
-	return &Forwarded{Status: answer.StatusCode, Header: header, Body: e.secrets.hideInBody(content)}, nil
+	return &Forwarded{Status: answer.StatusCode, Header: header, Body: e.secrets.hideInBody(answer.StatusCode, content)}, nil
 }

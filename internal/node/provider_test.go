@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -384,6 +385,30 @@ func TestSecretsAppearNowhere(t *testing.T) {
 	require.Contains(t, text, "http://a/***/***")
 	for _, secret := range planted {
 		require.NotContains(t, text, secret)
+	}
+}
+
+// Results are forwarded as they are, even if they contain a text that is also a user name, a path or a header.
+func TestResultsWithSecretsAreForwarded(t *testing.T) {
+	var answer reply
+	p := &provider{answer: func(string, string) reply { return answer }}
+	c := p.client(t, Options{
+		Endpoints: []string{"http://avax:PASSWORD@a/43114"},
+		Headers:   []http.Header{{"X-Archive": {"true"}}},
+	})
+	for body, want := range map[string]string{
+		`{"result":{"address":"C-avax1qqqq","chain":"43114"}}`:               "",
+		`{"result":[true,43114]}`:                                            "",
+		`[{"result":true,"id":43114},{"result":"avax"}]`:                     "",
+		`{"error":{"message":"PASSWORD of avax"},"id":43114}`:                `{"error":{"message":"*** of ***"},"id":43114}`,
+		`[{"id":1,"result":"avax"},{"error":{"message":"PASSWORD"},"id":2}]`: `[{"id":1,"result":"avax"},{"error":{"message":"***"},"id":2}]`,
+		`{"error":{"code":43114,"message":"PASSWORD"},"id":1}`:               `{"error":{"code":-32000,"message":"the node's error is hidden: it repeats a secret of the service"},"id":1}`,
+		`"PASSWORD"`: `"***"`,
+	} {
+		answer = reply{status: 200, body: body}
+		got, err := c.Forward(t.Context(), "/ext/bc/C/rpc", []byte(`{}`), true)
+		require.NoError(t, err)
+		require.Equal(t, cmp.Or(want, body), string(got.Body))
 	}
 }
 

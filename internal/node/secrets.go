@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -71,15 +72,41 @@ func (s secrets) hide(text string) string {
 // short.
 const longestEcho = 16 << 10
 
-// hideInBody returns a response without secrets.
-func (s secrets) hideInBody(body []byte) []byte {
-	if len(body) > longestEcho {
+// hideInBody returns a response without the secrets that its errors repeat. Results are left as they are: a short user
+// name may well occur in an address.
+func (s secrets) hideInBody(status int, body []byte) []byte {
+	if len(body) > longestEcho || !slices.ContainsFunc(s, func(secret string) bool { return bytes.Contains(body, []byte(secret)) }) {
 		return body
 	}
-	for _, secret := range s {
-		if bytes.Contains(body, []byte(secret)) {
-			body = bytes.ReplaceAll(body, []byte(secret), []byte("***"))
+	var call map[string]json.RawMessage
+	var calls []map[string]json.RawMessage
+	switch {
+	case status != http.StatusOK:
+	case json.Unmarshal(body, &call) == nil:
+		return s.hideInErrors(body, call, call)
+	case json.Unmarshal(body, &calls) == nil:
+		return s.hideInErrors(body, calls, calls...)
+	}
+	return []byte(s.hide(string(body)))
+}
+
+// hideInErrors returns body without the secrets in the errors of its calls. whole is the parsed body.
+func (s secrets) hideInErrors(body []byte, whole any, calls ...map[string]json.RawMessage) []byte {
+	changed := false
+	for _, call := range calls {
+		shown := string(call["error"])
+		hidden := s.hide(shown)
+		if hidden == shown {
+			continue
 		}
+		if !json.Valid([]byte(hidden)) {
+			hidden = `{"code":-32000,"message":"the node's error is hidden: it repeats a secret of the service"}`
+		}
+		call["error"] = json.RawMessage(hidden)
+		changed = true
+	}
+	if changed {
+		body, _ = json.Marshal(whole) // never fails: all fields are valid
 	}
 	return body
 }
