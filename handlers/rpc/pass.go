@@ -154,6 +154,12 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 		return c, c.refuse("batch too large"), false
 	}
 	for _, one := range c.all {
+		if one.ambiguous {
+			if !c.batch {
+				return c, c.fail(codeInvalid, "the call names its method more than once"), false
+			}
+			return c, c.fail(codeInvalid, "the batch is not forwarded: a call names its method more than once"), false
+		}
 		if e.passes(one.Method) {
 			continue
 		}
@@ -181,6 +187,29 @@ func (e Ethereum) passes(method string) bool {
 type ethCall struct {
 	Method string          `json:"method"`
 	ID     json.RawMessage `json:"id"`
+	// ambiguous is set if several fields can be taken for the method: nodes differ in which one they use.
+	ambiguous bool
+}
+
+// readCall parses a call.
+func readCall(raw json.RawMessage) (call ethCall) {
+	_ = json.Unmarshal(raw, &call)
+	fields := json.NewDecoder(bytes.NewReader(raw))
+	if start, err := fields.Token(); err != nil || start != json.Delim('{') {
+		return call
+	}
+	methods := 0
+	for fields.More() {
+		name, err := fields.Token()
+		if err != nil || fields.Decode(new(json.RawMessage)) != nil {
+			return call // not reached: raw is valid
+		}
+		if text, _ := name.(string); strings.EqualFold(text, "method") {
+			methods++
+		}
+	}
+	call.ambiguous = methods > 1
+	return call
 }
 
 // calls is a call or a batch.
@@ -201,8 +230,7 @@ func readCalls(body []byte) (c calls, ok bool) {
 	}
 	c.body = whole
 	if whole[0] != '[' {
-		c.all = make([]ethCall, 1)
-		_ = json.Unmarshal(whole, &c.all[0])
+		c.all = []ethCall{readCall(whole)}
 		return c, true
 	}
 	c.batch = true
@@ -215,9 +243,7 @@ func readCalls(body []byte) (c calls, ok bool) {
 		if each.Decode(&one) != nil {
 			return c, false
 		}
-		var call ethCall
-		_ = json.Unmarshal(one, &call)
-		c.all = append(c.all, call)
+		c.all = append(c.all, readCall(one))
 	}
 	return c, true
 }
