@@ -374,10 +374,11 @@ method_signatures: %q
 networks:
   local:
     genesis_file: %q
-`, cert, filepath.Join(other, "key.pem"), list, put("broken.json", "["), put("not.txt", "nothing of the kind\n"), put("genesis.json", "{}")))
+    upgrade_file: %q
+`, cert, filepath.Join(other, "key.pem"), list, put("broken.json", "["), put("not.txt", "nothing of the kind\n"), put("genesis.json", "{}"), put("upgrade.json", "[]")))
 	code, out = check(bad)
 	require.Equal(t, exitUsage, code)
-	for _, want := range []string{":1: tls: ", ":4: token_lists[1]: ", ":5: method_signatures: ", ":8: networks.local.genesis_file: ", "data_dir: ", "keys.json"} {
+	for _, want := range []string{":1: tls: ", ":4: token_lists[1]: ", ":5: method_signatures: ", ":8: networks.local.genesis_file: ", ":9: networks.local.upgrade_file: ", "data_dir: ", "keys.json"} {
 		require.Contains(t, out, want)
 	}
 	require.NotContains(t, out, "token_lists[0]")

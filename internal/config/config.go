@@ -192,6 +192,7 @@ func (n Network) check(name string, wrong func(format string, args ...any)) {
 	case n.RecordsLedger() && n.IndexFrom > 0:
 		wrong("networks.%s.index_from: only with record: %s; balances need the chain from its beginning", name, RecordL1)
 	}
+	n.checkUnused(name, wrong)
 	for _, optional := range n.EVMIndexes {
 		if !slices.Contains(evm.Optionals(), optional) {
 			wrong("networks.%s.evm_indexes: %q is none of %v", name, optional, evm.Optionals())
@@ -223,6 +224,22 @@ func (n Network) check(name string, wrong func(format string, args ...any)) {
 	}
 	if _, err := n.Peers(); err != nil {
 		wrong("networks.%s.manual_peers: %w", name, err)
+	}
+}
+
+// checkUnused reports settings that have no effect with the others.
+func (n Network) checkUnused(name string, wrong func(format string, args ...any)) {
+	if len(n.EVMIndexes) > 0 && !n.RecordsEVM() {
+		wrong("networks.%s.evm_indexes: only with record: %s", name, RecordAll)
+	}
+	if n.VerifyEVMSenders && !n.RecordsEVM() {
+		wrong("networks.%s.verify_evm_senders: only with record: %s", name, RecordAll)
+	}
+	if n.XChainTimes != "" && !n.RecordsLedger() {
+		wrong("networks.%s.x_chain_times: only with record: %s or %s", name, RecordPrimary, RecordAll)
+	}
+	if n.UpgradeFile != "" && !n.FollowsPeers() {
+		wrong("networks.%s.upgrade_file: only with p2p", name)
 	}
 }
 

@@ -45,6 +45,10 @@ func (c *Config) fileProblems() (all []error) {
 			_, err := genesis.FromFile(file)
 			check("networks."+name+".genesis_file", err)
 		}
+		if file := c.Networks[name].UpgradeFile; file != "" {
+			_, err := genesis.Upgrades(file)
+			check("networks."+name+".upgrade_file", err)
+		}
 		if file := c.Networks[name].Checkpoint; file != "" && c.begins(name) {
 			_, err := checkpoint.ReadHeader(file)
 			check("networks."+name+".checkpoint", err)

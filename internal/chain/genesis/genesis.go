@@ -3,13 +3,16 @@
 package genesis
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/avm"
@@ -91,6 +94,22 @@ func FromFile(path string) (*Genesis, error) {
 		return nil, fmt.Errorf("reading the genesis: %w", err)
 	}
 	return FromConfig(config)
+}
+
+// Upgrades returns the upgrade times in the file that the nodes of a private network are started with (--upgrade-file).
+func Upgrades(path string) (upgrade.Config, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return upgrade.Config{}, err
+	}
+	var upgrades upgrade.Config
+	if err := json.Unmarshal(content, &upgrades); err != nil {
+		return upgrade.Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := upgrades.Validate(); err != nil {
+		return upgrade.Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return upgrades, nil
 }
 
 // FromConfig returns the genesis that avalanchego builds from a configuration.

@@ -2,10 +2,8 @@ package network
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
@@ -113,18 +111,10 @@ func configuredGenesis(o Options) (*genesis.Genesis, error) {
 
 // configuredUpgrades returns the upgrade times of a network, from a file if there is one.
 func configuredUpgrades(networkID uint32, file string) (upgrade.Config, error) {
-	upgrades := upgrade.GetConfig(networkID)
 	if file == "" {
-		return upgrades, nil
+		return upgrade.GetConfig(networkID), nil
 	}
-	content, err := os.ReadFile(file)
-	if err == nil {
-		upgrades = upgrade.Config{}
-		err = json.Unmarshal(content, &upgrades)
-	}
-	if err == nil {
-		err = upgrades.Validate()
-	}
+	upgrades, err := genesis.Upgrades(file)
 	if err != nil {
 		return upgrade.Config{}, fmt.Errorf("upgrade_file cannot be used: %w", err)
 	}
