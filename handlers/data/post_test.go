@@ -35,6 +35,9 @@ func TestAddressesInBody(t *testing.T) {
 	requireError(t, post("", `{"addresses":"nobody"}`), 400, "addresses: ")
 	requireError(t, post("?pageSize=0", body), 400, "pageSize: ")
 	requireError(t, post("?sortBy=name", body), 400, "sortBy: ")
+	requireError(t, post("?includeSpent=tru%zz", body), 400, "includeSpent: ", "percent escape")
+	requireError(t, post("?pageToken=abc%", body), 400, "pageToken: ", "percent escape")
+	requireError(t, post("?pageSize=5;includeSpent=true", body), 400, "pageSize: ")
 	many := make([]string, 300)
 	for i := range many {
 		many[i] = text([20]byte{9, byte(i), byte(i >> 8)})

@@ -89,6 +89,7 @@ func TestStakeOfToday(t *testing.T) {
 	for path, part := range map[string]string{
 		"gasUsed":                          `metric: \"gasUsed\" is none of delegatorCount, delegatorWeight, validatorCount, validatorWeight`,
 		"validatorCount?subnetId=nonsense": "subnetId: ", "validatorCount?startTimestamp=x": "startTimestamp: ", "validatorCount?pageToken=x": "pageToken: ",
+		"validatorCount?startTimestamp=200&endTimestamp=100": "startTimestamp: it is after endTimestamp (200 ",
 	} {
 		w := apitest.Get(h, "/v2/networks/fuji/metrics/"+path)
 		require.Equal(t, http.StatusBadRequest, w.Code, "%s", path)

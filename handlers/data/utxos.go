@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -150,10 +153,13 @@ func readAddresses(r *operation.Request, parameters []query.Parameter) error {
 	if err != nil {
 		return err
 	}
-	values := r.QueryParams()
-	values.Del(addresses.Name + "[]")
-	values.Set(addresses.Name, text)
-	r.Query = query.Parse(values.Encode(), append([]query.Parameter{addresses}, parameters...))
+	pairs := slices.DeleteFunc(strings.Split(r.Request().URL.RawQuery, "&"), func(pair string) bool {
+		key, _, _ := strings.Cut(pair, "=")
+		key, _ = url.QueryUnescape(key)
+		return strings.TrimSuffix(key, "[]") == addresses.Name
+	})
+	pairs = append(pairs, addresses.Name+"="+url.QueryEscape(text))
+	r.Query = query.Parse(strings.Join(pairs, "&"), append([]query.Parameter{addresses}, parameters...))
 	return nil
 }
 

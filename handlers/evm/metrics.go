@@ -123,6 +123,9 @@ func (a *API) getMetric(ctx context.Context, r operation.Request, of *Chain) err
 		q.Fail("timeInterval", "%s is only offered by day", name)
 	}
 	want := evm.PeriodQuery{Interval: intervals[interval], From: q.Optional("startTimestamp"), Before: q.Optional("endTimestamp")}
+	if want.From != nil && want.Before != nil && *want.From > *want.Before {
+		q.Fail("startTimestamp", "it is after endTimestamp (%d > %d)", *want.From, *want.Before)
+	}
 	filters := []string{of.name, name, interval}
 	for _, bound := range []string{"startTimestamp", "endTimestamp"} {
 		text, _ := q.Text(bound)

@@ -42,6 +42,7 @@ func TestChainMetrics(t *testing.T) {
 		"/v2/chains/43113/metrics/txCount?timeInterval=year":     "timeInterval: ",
 		"/v2/chains/43113/metrics/txCount?startTimestamp=monday": "startTimestamp: ",
 		metrics + "&pageToken=abc":                               "pageToken: ",
+		metrics + "&startTimestamp=200&endTimestamp=100":         "startTimestamp: it is after endTimestamp (200 > 100)",
 	} {
 		requireError(t, apitest.Get(h, path), http.StatusBadRequest, message)
 	}
