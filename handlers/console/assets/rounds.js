@@ -308,20 +308,31 @@ export function rounds(main, live, query) {
     verdict.replaceChildren(h("strong", {}, title), ...more.filter(Boolean).map((m) => (m instanceof Node ? m : h("span", {}, m))));
   }
 
-  /** Has a message signed. */
-  async function sign(path, text) {
-    const body = { message: text, quorumPercentage: Number(quorum.value) || 67 };
+  /** The fields of a request besides its message. */
+  function options() {
+    const fields = { quorumPercentage: Number(quorum.value) || 67 };
     for (const [name, input] of Object.entries(more)) {
       const given = input.value.trim();
-      if (given) body[name] = input.type === "number" ? Number(given) : given;
+      if (given) fields[name] = input.type === "number" ? Number(given) : given;
     }
-    return [await stream(path, body)];
+    return fields;
   }
 
-  /** Has the messages of a transaction signed: of the P-Chain, or if it does not know a hash in hex, of an EVM chain. */
+  /** Has a message signed. */
+  async function sign(path, text) {
+    return [await stream(path, { message: text, ...options() })];
+  }
+
+  /**
+   * Has the messages of a transaction signed: of the P-Chain, or if it does not know a hash in hex, of an EVM chain.
+   * Options are of EVM chains only.
+   */
   async function find(path, text, bare) {
     const evm = /^[0-9a-fA-F]{64}$/.test(bare);
-    if (!evm || !chain.value.trim()) {
+    const fields = options();
+    const changed = Object.keys(fields).length > 1 || fields.quorumPercentage !== 67;
+    if (!evm && changed) throw new Error("the message of a P-Chain transaction is signed with a quorum of 67% and without options: clear them, or paste the message itself");
+    if (!evm || (!changed && !chain.value.trim())) {
       try {
         return [await ask(`${path}/aggregateSignatures/${encodeURIComponent(text)}`)];
       } catch (error) {
@@ -329,7 +340,7 @@ export function rounds(main, live, query) {
       }
     }
     const of = encodeURIComponent(chain.value.trim() || "c-chain");
-    return (await ask(`${path}/blockchains/${of}/transactions/0x${bare}/messages?quorumPercentage=${Number(quorum.value) || 67}`)).messages;
+    return (await ask(`${path}/blockchains/${of}/transactions/0x${bare}/messages?${new URLSearchParams(fields)}`)).messages;
   }
 
   async function send(e) {

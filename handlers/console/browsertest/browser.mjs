@@ -321,6 +321,14 @@ await check("what cannot be signed is explained", { expected: ["aggregateSignatu
   await page.locator("button[type=submit]").click();
   assert.equal((await asked).status(), 404);
   await page.locator("#verdict[data-kind=bad]", { hasText: "does not know transaction" }).waitFor();
+  await page.locator("#buffer").fill("5");
+  const options = page.waitForRequest((r) => r.url().endsWith("/messages?quorumPercentage=67&quorumPercentageBuffer=5"));
+  await page.locator("button[type=submit]").click();
+  await options;
+  await page.locator("#message").fill("2QouvFWUbjuySRxeX5xMbNCuAaKWfbk5FeEa2JmoF85RKLk2dD"); // of the P-Chain
+  await page.locator("button[type=submit]").click();
+  await page.locator("#verdict[data-kind=bad]", { hasText: "without options" }).waitFor();
+  await page.locator("#buffer").fill("");
   await page.locator("#example").click();
   await page.waitForFunction(() => document.getElementById("message").value.length > 80);
   await page.locator("#quorum").fill("100"); // a fifth of the validators is faulty
