@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"quorate/internal/config"
 	"quorate/internal/simnet"
 )
 
@@ -48,7 +51,8 @@ func TestIndexStatusAndStore(t *testing.T) {
 		rows[f.Family] = f.Rows
 	}
 	require.Equal(t, uint64(1), rows["message"])
-	code, out, errOut = quorate(t, "", "store", "inspect", "--data-dir", dir)
+	t.Setenv("QUORATE_DATA_DIR", dir)
+	code, out, errOut = quorate(t, "", "store", "inspect")
 	require.Zero(t, code, errOut)
 	require.Contains(t, out, "on disk")
 	require.Regexp(t, `(?m)^ +message +1 `, out)
@@ -91,4 +95,40 @@ func TestIndexStatusFollows(t *testing.T) {
 		"fuji P: catching up, 1000 blocks indexed from height 10 on, 5000 to go, 100 blocks/s, 50s left",
 		"fuji P: stopped, 1990 blocks indexed from height 10 on, 4010 to go: block does not follow",
 	}, strings.Split(strings.TrimSpace(out), "\n"))
+}
+
+// writer calls f with what is written.
+type writer func([]byte) (int, error)
+
+func (f writer) Write(b []byte) (int, error) { return f(b) }
+
+// A script that waits for the index must not go on with half of it.
+func TestInterruptedIndexStatusFails(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"networks":{"fuji":{"P":{"state":"catching up","next":10,"tip":60,"lag":50}}}}`))
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	out := writer(func(b []byte) (int, error) {
+		cancel()
+		return len(b), nil
+	})
+	var errOut strings.Builder
+	code := run(ctx, []string{"index", "status", "--follow", "--interval", "1h", "--server", server.URL}, strings.NewReader(""), out, &errOut)
+	require.Equal(t, exitFailed, code, errOut.String())
+}
+
+// A key that cannot be printed is lost, so it must not stay valid.
+func TestUnprintedKeyIsRevoked(t *testing.T) {
+	dir := t.TempDir()
+	full := writer(func([]byte) (int, error) { return 0, errors.New("no space left") })
+	var errOut strings.Builder
+	args := []string{"keys", "add", "explorer", "--data-dir", dir}
+	code := run(t.Context(), args, strings.NewReader(""), full, &errOut)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errOut.String(), "printing the key: no space left; it is revoked, so use another name")
+	keys, err := (&config.Config{DataDir: dir}).KeyFile().List()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	require.False(t, keys[0].Revoked.IsZero())
 }

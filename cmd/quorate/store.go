@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -61,7 +62,7 @@ func withStore(ctx context.Context, place storage.Location, f func(store.Store) 
 type storeFlags struct{ dataDir, url string }
 
 func (f *storeFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.dataDir, "data-dir", config.Default().DataDir, "data `folder` of the service")
+	flags.StringVar(&f.dataDir, "data-dir", cmp.Or(os.Getenv("QUORATE_DATA_DIR"), config.Default().DataDir), "data `folder` of the service")
 	flags.StringVar(&f.url, "store", os.Getenv("QUORATE_STORE"), "`URL` of the PostgreSQL server that has the store, instead of the one in the data folder")
 	flags.Lookup("store").DefValue = "" // it may have a password
 }
