@@ -195,6 +195,9 @@ func (a *Aggregator) Close() {
 // validator set changed while it was being signed.
 const maxMoves = 3
 
+// moveTimeout bounds how long a signed message waits for the answer whether the proposed validator set changed.
+const moveTimeout = 500 * time.Millisecond
+
 // Sign returns the signed message that req asks for, verified against the
 // validator set it names. It waits until ctx ends; a failure is an *Error,
 // unless ctx was cancelled.
@@ -245,7 +248,9 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 			return result, nil
 		}
 		// The set that is wanted may have changed while validators were asked.
-		latest, err := a.resolve(ctx, req)
+		limited, cancel := context.WithTimeout(ctx, moveTimeout)
+		latest, err := a.resolve(limited, req)
+		cancel()
 		if err != nil || latest.Fingerprint() == set.Fingerprint() {
 			return result, nil //nolint:nilerr // the message is valid for the set it names
 		}

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -418,6 +419,57 @@ func TestVerifyingBlockchainPicksItsEpochsSet(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []uint64{7, 7}, heights)
 	})
+}
+
+// onceSets is a Sets whose node answers the first request for a set only.
+type onceSets struct {
+	*fakeNetwork
+	resolved int
+}
+
+func (s *onceSets) wait(ctx context.Context) error {
+	if s.resolved++; s.resolved == 1 {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (s *onceSets) Set(ctx context.Context, subnetID ids.ID, height uint64) (*validators.Set, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.fakeNetwork.Set(ctx, subnetID, height)
+}
+
+func (s *onceSets) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*validators.Set, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.fakeNetwork.EpochSet(ctx, subnetID, blockchainID)
+}
+
+// A signed message does not wait for a node that no longer answers whether the validator set has changed.
+func TestSignedMessageDoesNotWaitForTheNode(t *testing.T) {
+	for name, verifying := range map[string]*ids.ID{"the proposed height": nil, "an epoch's height": {1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newFakeNetwork(t, 25, 25, 25, 25)
+				s := &onceSets{fakeNetwork: n}
+				a, err := New(Options{Transport: n, Sets: s, Log: slog.New(slog.DiscardHandler)})
+				require.NoError(t, err)
+				defer a.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+				defer cancel()
+				start := time.Now()
+				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), VerifyingBlockchainID: verifying})
+				require.NoError(t, err)
+				require.Less(t, time.Since(start), time.Second)
+				requireValid(t, n, r, 67)
+				require.Equal(t, 2, s.resolved)
+			})
+		})
+	}
 }
 
 // A round starts with mu held, after a check that the aggregator is open. Close must not return between the check and
