@@ -92,27 +92,39 @@ func TestAttackUnasked(t *testing.T) {
 // Nodes that begin the largest messages and never end them take no memory from a node that sends
 // requested blocks.
 func TestAttackStalledLargeMessages(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, p *partner) {
-		p.greet(nil)
-		for range largeBudget / maxMessage {
-			other := meet(t, p.n)
-			_, _ = other.conn.Write(binary.BigEndian.AppendUint32(nil, maxMessage))
-			_, _ = other.conn.Write(make([]byte, smallMessage))
-		}
-		synctest.Wait()
-		began := time.Now()
-		sent := make(chan [][]byte, 1)
-		go func() {
-			got, _ := p.n.Ancestors(t.Context(), p.id, testChain, ids.ID{1}, p2p.EngineType_ENGINE_TYPE_CHAIN)
-			sent <- got
-		}()
-		requestID := next[*p2p.Message_GetAncestors](p).GetAncestors.GetRequestId()
-		p.send(&p2p.Message{Message: &p2p.Message_Ancestors_{Ancestors_: &p2p.Ancestors{
-			ChainId: testChain[:], RequestId: requestID, Containers: [][]byte{make([]byte, 1<<20)},
-		}}})
-		require.Len(t, <-sent, 1)
-		require.Zero(t, time.Since(began))
-	})
+	for name, prepare := range map[string]func(other *partner){
+		"before the handshake": func(*partner) {},
+		"asked for the last block": func(other *partner) {
+			other.greet(nil)
+			go func() { _, _ = other.n.AcceptedFrontier(other.t.Context(), other.id, testChain) }()
+			next[*p2p.Message_GetAcceptedFrontier](other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, p *partner) {
+				p.greet(nil)
+				for range largeBudget / maxMessage {
+					other := meet(t, p.n)
+					prepare(other)
+					_, _ = other.conn.Write(binary.BigEndian.AppendUint32(nil, maxMessage))
+					_, _ = other.conn.Write(make([]byte, smallMessage))
+				}
+				synctest.Wait()
+				began := time.Now()
+				sent := make(chan [][]byte, 1)
+				go func() {
+					got, _ := p.n.Ancestors(t.Context(), p.id, testChain, ids.ID{1}, p2p.EngineType_ENGINE_TYPE_CHAIN)
+					sent <- got
+				}()
+				requestID := next[*p2p.Message_GetAncestors](p).GetAncestors.GetRequestId()
+				p.send(&p2p.Message{Message: &p2p.Message_Ancestors_{Ancestors_: &p2p.Ancestors{
+					ChainId: testChain[:], RequestId: requestID, Containers: [][]byte{make([]byte, 1<<20)},
+				}}})
+				require.Len(t, <-sent, 1)
+				require.Zero(t, time.Since(began))
+			})
+		})
+	}
 }
 
 // Private addresses that validators claim are not dialled, whatever their signatures.

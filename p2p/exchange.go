@@ -38,6 +38,9 @@ const (
 	replyPut
 )
 
+// hasBlocks reports whether messages of the kind hold blocks, and may be large. The others list IDs.
+func (k replyKind) hasBlocks() bool { return k == replyAncestors || k == replyPut }
+
 // AcceptedFrontier asks one node for the last container of a chain that it has accepted. Nodes answer every
 // peer, in every state (avalanchego, snow/engine/snowman/getter). Errors are those of Ancestors.
 func (n *Network) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
@@ -140,7 +143,7 @@ func (n *Network) exchange(
 	if s == nil || !s.beginExchange(kind) {
 		return nil, ErrNotSent
 	}
-	defer s.endExchange()
+	defer s.endExchange(kind)
 
 	// The answer may come before send returns, and comes at most once.
 	answers := make(chan Answer, 1)
@@ -167,22 +170,24 @@ func (n *Network) exchange(
 
 // beginExchange reserves one of the node's exchanges. It returns false if maxExchanges are
 // pending. A node that is asked for blocks may send one message of the largest size beyond its
-// rate limit, so that a requested answer does not delay other messages. Lists of IDs are small.
+// rate limit, so that a requested answer does not delay other messages.
 func (s *session) beginExchange(kind replyKind) bool {
 	if s.exchanges.Add(1) > maxExchanges {
 		s.exchanges.Add(-1)
 		return false
 	}
-	if kind == replyAncestors || kind == replyPut {
+	if kind.hasBlocks() {
+		s.blocks.Add(1)
 		s.credit.Add(maxMessage)
 	}
 	return true
 }
 
-func (s *session) endExchange() {
-	if s.exchanges.Add(-1) == 0 {
+func (s *session) endExchange(kind replyKind) {
+	if kind.hasBlocks() && s.blocks.Add(-1) == 0 {
 		s.credit.Store(0)
 	}
+	s.exchanges.Add(-1)
 }
 
 // charged returns how many bytes of a message count against the node's rate limit: those

@@ -110,7 +110,7 @@ type Network struct {
 	frames        frames
 	dials         *rate.Limiter
 	large         *semaphore.Weighted // bytes of large messages that are being received
-	unasked       *semaphore.Weighted // the part of large for nodes without a pending exchange
+	unasked       *semaphore.Weighted // the part of large for nodes that are not asked for blocks
 	candidates    *candidates
 	book          *book
 	sets          sets

@@ -40,8 +40,8 @@ const (
 	// mediumMessage is the size in bytes up to which messages do not count against largeBudget.
 	// Answers with signatures are much smaller.
 	mediumMessage = 64 << 10
-	// largeBudget bounds the large messages that are being received, in bytes. Nodes without a
-	// pending exchange may use half of it.
+	// largeBudget bounds the large messages that are being received, in bytes. Nodes that are not
+	// asked for blocks may use half of it.
 	largeBudget = 64 << 20
 
 	// maxRefusalText bounds the stored text of a refusal, in bytes.
@@ -85,10 +85,10 @@ type session struct {
 	sent   atomic.Uint64 // messages
 	unsent atomic.Uint64 // messages dropped because the node does not read
 
-	// exchanges is the number of pending exchanges, credit how many bytes the node may send
-	// in answer to them beyond allow.
-	exchanges atomic.Int32
-	credit    atomic.Int64
+	// exchanges is the number of pending exchanges, blocks the number of those that expect blocks,
+	// and credit how many bytes the node may send in answer to the latter beyond allow.
+	exchanges, blocks atomic.Int32
+	credit            atomic.Int64
 
 	// lastSent and lastReceived are times as of the last pulse, in Unix seconds. Only pulses
 	// read the clock.
@@ -222,7 +222,7 @@ func (s *session) receive(ctx context.Context, size int) error {
 		s.n.metrics.unhandled.Inc()
 		return s.skip(buffer[:], size-len(start))
 	}
-	if size > mediumMessage && s.exchanges.Load() == 0 {
+	if size > mediumMessage && s.blocks.Load() == 0 {
 		if !s.n.unasked.TryAcquire(int64(size)) {
 			s.n.metrics.unexpected.Inc()
 			return s.skip(buffer[:], size-len(start))
