@@ -435,6 +435,14 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	a.metrics.rounds.Inc()
 	a.running.Go(func() {
 		defer end()
+		// Before newRound, which looks at connections and then reads the archive. Nodes that connect meanwhile wait in
+		// the inbox.
+		stop := a.transport.OnConnect(func(nodeID ids.NodeID) {
+			if _, ok := set.Index(nodeID); ok {
+				f.inbox.put(func(time.Duration) { f.round.connected(nodeID) })
+			}
+		})
+		defer stop()
 		f.round = a.newRound(req.Message, set)
 		a.watchFunds(ctx, f, set)
 		f.run(ctx)

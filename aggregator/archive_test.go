@@ -227,6 +227,32 @@ func TestStuckStoreDoesNotStopSigning(t *testing.T) {
 	})
 }
 
+// hookedStore is a store that calls onSignatures before it reads signatures, which a round does when it starts.
+type hookedStore struct {
+	store.Store
+	onSignatures func()
+}
+
+func (s *hookedStore) Scan(ctx context.Context, family store.Family, p, lo, hi []byte, dir store.Direction, limit int) ([]store.Row, error) {
+	if family == store.FamilySignature {
+		s.onSignatures()
+	}
+	return s.Store.Scan(ctx, family, p, lo, hi, dir, limit)
+}
+
+func TestNodeThatConnectsWhileARoundStartsIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 40, 60)
+		n.validators[1].offline = true
+		s := &hookedStore{store.NewMemory(), func() { n.connect(1) }}
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			r, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+			require.NoError(t, err)
+			requireValid(t, n, r, 67)
+		})
+	})
+}
+
 func TestStuckStoreDoesNotKeepTheArchiveOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuckStore{store.NewMemory(), make(chan struct{})}

@@ -8,9 +8,11 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/engine/common"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/bls"
+	"quorate/validators"
 )
 
 func quick(int) expectation { return lognormal(10*time.Millisecond, 0.1, 0.99) }
@@ -42,6 +44,35 @@ func TestRoundIgnoresWhatItDidNotAskFor(t *testing.T) {
 	r.answered(r.nodeID(1), &bls.Signature{}, true)
 	require.Equal(t, uint64(70), r.have(), "a signature after an error still is one")
 	require.Equal(t, actFinish, r.next(0).kind)
+}
+
+// A member of two nodes stays a candidate when the second one is lost after the first one has connected again.
+func TestRoundAsksTheNodeThatReconnected(t *testing.T) {
+	first, second := ids.NodeID{1}, ids.NodeID{2}
+	set := validators.NewSet(ids.Empty, 1, snow.WarpSet{
+		Validators: []*snow.Warp{{Weight: 100, NodeIDs: []ids.NodeID{first, second}}}, TotalWeight: 100,
+	})
+	r := newRound(set, testChain, DefaultLimits(), planner{Margin: 1, Price: requestCost}, func(ids.NodeID) bool { return true })
+	r.members[0].expect = quick(0)
+	r.join(&waiter{need: 67, want: 67}, 0)
+	var now time.Duration
+	requireAsks := func(nodeID ids.NodeID) {
+		t.Helper()
+		now += 10 * time.Millisecond // plans pause after a lost connection
+		require.Equal(t, actAsk, r.next(now).kind)
+		require.Equal(t, nodeID, r.nodeID(0))
+	}
+	requireAsks(first)
+	r.failed(first, idle, nil, now)
+	requireAsks(second)
+	r.connected(first)
+	r.failed(second, idle, nil, now)
+	requireAsks(first)
+
+	r.failed(first, idle, nil, now)
+	require.False(t, r.members[0].online, "both nodes are lost")
+	r.connected(second)
+	requireAsks(second)
 }
 
 func TestRoundStateOfCallers(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
 
@@ -55,12 +54,6 @@ func (f *runner) run(ctx context.Context) {
 	defer f.ended.Store(true)
 	f.countAwake(true)
 	defer f.countAwake(false)
-	stop := f.agg.transport.OnConnect(func(nodeID ids.NodeID) {
-		if _, ok := f.round.set.Index(nodeID); ok {
-			f.inbox.put(func(time.Duration) { f.round.connected(nodeID) })
-		}
-	})
-	defer stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var spare []event
