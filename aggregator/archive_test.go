@@ -253,6 +253,24 @@ func TestNodeThatConnectsWhileARoundStartsIsAsked(t *testing.T) {
 	})
 }
 
+func TestCloseEndsARoundThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 40, 60)
+		s := &hookedStore{Store: store.NewMemory()}
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			s.onSignatures = func() {
+				go a.Close() // it waits for the round
+				<-a.life.Done()
+			}
+			start := time.Now()
+			_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+			requireFailure(t, err, CodeShutdown)
+			require.Zero(t, time.Since(start))
+			require.Zero(t, n.requests)
+		})
+	})
+}
+
 func TestStuckStoreDoesNotKeepTheArchiveOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuckStore{store.NewMemory(), make(chan struct{})}

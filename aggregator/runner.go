@@ -77,6 +77,10 @@ func (f *runner) run(ctx context.Context) {
 			f.learn()
 			return
 		}
+		if f.agg.life.Err() != nil {
+			f.abandon()
+			return
+		}
 		f.deliver()
 		f.round.plan.Price = f.agg.requestPrice()
 		a := f.round.next(f.now())
@@ -101,10 +105,6 @@ func (f *runner) run(ctx context.Context) {
 			case <-f.inbox.signal:
 			case <-timer.C:
 			case <-ctx.Done():
-				if f.agg.life.Err() != nil {
-					f.abandon()
-					return
-				}
 			}
 		}
 	}
