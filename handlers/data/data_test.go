@@ -27,6 +27,7 @@ import (
 	"quorate/handlers/data"
 	"quorate/handlers/docs/conform"
 	lookup "quorate/handlers/networks"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/store"
@@ -391,6 +392,7 @@ func TestFailures(t *testing.T) {
 		{fmt.Errorf("reading: %w", store.ErrClosed), 503, "the service is stopping"},
 		{fmt.Errorf("reading: %w", context.DeadlineExceeded), 503, "the answer was not complete in the time allowed"},
 		{fmt.Errorf("secret: %w", ledger.ErrBehind), 503, "the index of this chain is still catching up"},
+		{fmt.Errorf("secret: %w", index.ErrViewBehind), 503, "pageToken: the standby that was read lacks blocks of the earlier pages"},
 		{fmt.Errorf("secret: %w", ledger.ErrUnknownChain), 503, "the index of this chain is still catching up"},
 		{fmt.Errorf("secret: %w", data.ErrCatchingUp), 503, "the index of this chain is still catching up"},
 		{fmt.Errorf("secret: %w", ledger.ErrTooMany), 400, "addresses: together they own more"},

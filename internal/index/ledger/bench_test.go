@@ -174,7 +174,7 @@ func BenchmarkRead(b *testing.B) {
 		if q.ByAmount {
 			at = rng.Uint64N(1 << 40)
 		}
-		q.After = &ledger.Position{Key: at, ID: ids.Empty, Pins: []ledger.Pin{{ChainID: pChain, Height: blocks}}}
+		q.After = &ledger.Position{Key: at, ID: ids.Empty, Pins: []ledger.Pin{{ChainID: pChain, Height: blocks - 1}}}
 		return q
 	}
 	for name, q := range map[string]ledger.OutputQuery{

@@ -37,7 +37,8 @@ const (
 )
 
 // Index reads the ledger of one network; a store may contain several networks. Each call reads one consistent view. It
-// is safe for concurrent use. Errors are those of the store and of this package.
+// is safe for concurrent use. Errors are those of the store and of this package, and index.ErrViewBehind for later pages
+// of lists.
 type Index struct {
 	viewer    store.Viewer
 	networkID uint32

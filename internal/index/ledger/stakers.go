@@ -94,6 +94,9 @@ func (r *Index) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPag
 	now, pin := row.Unix(c.time), c.height
 	if q.From != nil {
 		pin = q.From.Pin
+		if err := s.reaches([]Pin{{constants.PlatformChainID, pin}}); err != nil {
+			return nil, err
+		}
 	}
 	dir := direction(q.Ascending)
 	var lo, hi []byte
@@ -231,6 +234,9 @@ func (r *Index) Delegations(ctx context.Context, q DelegationQuery) (*Delegation
 	pins := []Pin{{constants.PlatformChainID, c.height}}
 	if q.After != nil {
 		pins = q.After.Pins
+		if err := s.reaches(pins); err != nil {
+			return nil, err
+		}
 	}
 	dir := direction(q.Ascending)
 	lo, hi := bounds(q.After, dir)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/internal/index"
 	"quorate/internal/index/internal/row"
 	"quorate/internal/store"
 )
@@ -87,18 +88,35 @@ func ParsePosition(b []byte) (*Position, error) {
 	return p, nil
 }
 
-// pins returns the pins of a position, or the current heights of all chains but those in without.
-func (s *snapshot) pins(after *Position, without ...ids.ID) []Pin {
+// pins returns the pins of a position, or the current heights of all chains but those in without. See reaches for errors.
+func (s *snapshot) pins(after *Position, without ...ids.ID) (pins []Pin, err error) {
 	if after != nil {
-		return after.Pins
+		return after.Pins, s.reaches(after.Pins, without...)
 	}
-	var pins []Pin
 	for _, c := range s.clocks {
 		if !slices.Contains(without, c.chainID) {
 			pins = append(pins, Pin{c.chainID, c.height})
 		}
 	}
-	return pins
+	return pins, nil
+}
+
+// reaches returns index.ErrViewBehind or ErrUnknownChain unless the snapshot has the blocks of all pins, except pins of
+// chains in without.
+func (s *snapshot) reaches(pins []Pin, without ...ids.ID) error {
+	for _, p := range pins {
+		if slices.Contains(without, p.ChainID) {
+			continue
+		}
+		c, err := s.clock(p.ChainID)
+		if err == nil {
+			err = index.CheckPin(c.height, p.Height)
+		}
+		if err != nil {
+			return fmt.Errorf("reading a page of chain %s: %w", p.ChainID, err)
+		}
+	}
+	return nil
 }
 
 // Has reports whether a list includes a chain.
@@ -162,7 +180,11 @@ func (r *Index) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
 	defer func() { _ = s.Close() }()
 	page := &OutputPage{Now: row.Unix(c.time)}
 	defer func() { s.number(page.Outputs) }()
-	walk := &outputWalk{snapshot: s, query: &q, accounts: q.accounts(accounts), pins: s.pins(q.After, q.Without...)}
+	pins, err := s.pins(q.After, q.Without...)
+	if err != nil {
+		return nil, err
+	}
+	walk := &outputWalk{snapshot: s, query: &q, accounts: q.accounts(accounts), pins: pins}
 	if expected.merge != nil && sameAccounts(expected.accounts, walk.accounts) {
 		walk.merge = expected.merge
 		walk.merge.begin(s.View, found)

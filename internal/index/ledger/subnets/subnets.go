@@ -190,7 +190,7 @@ type Page struct {
 }
 
 // List returns a page of at most limit subnets, at least 1, ordered by time and height of creation and then by ID text.
-// The newest come first unless ascending is set.
+// The newest come first unless ascending is set. The error may be index.ErrViewBehind if after is not nil.
 func (r *Index) List(ctx context.Context, ascending bool, limit int, after *Position) (*Page, error) {
 	v, err := r.viewer.View(ctx)
 	if err != nil {
@@ -207,6 +207,9 @@ func (r *Index) List(ctx context.Context, ascending bool, limit int, after *Posi
 	}
 	var lo, hi []byte
 	if after != nil {
+		if err := index.CheckPin(pin, after.Pin); err != nil {
+			return nil, fmt.Errorf("reading subnets: %w", err)
+		}
 		pin = after.Pin
 		k := row.Uint64(after.Time, row.Uint64(after.Height), []byte(after.SubnetID.String()))
 		if ascending {

@@ -14,6 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/store"
 )
@@ -132,6 +133,36 @@ func TestList(t *testing.T) {
 				advance(h.rng.IntN(4))
 			}
 		}
+	}
+}
+
+// TestListOfStandbys reads later pages from a store with fewer and with more blocks.
+func TestListOfStandbys(t *testing.T) {
+	h := newHistory(1, 40)
+	of := func(blocks []*chain.Block) *subnets.Index {
+		s := store.NewMemory()
+		projection := subnets.NewProjection(network)
+		var batch store.Batch
+		for _, b := range blocks {
+			require.NoError(t, projection.Apply(t.Context(), s, b, &batch))
+		}
+		require.NoError(t, s.Commit(t.Context(), &batch))
+		return subnets.New(s, network)
+	}
+	ahead, behind := of(h.blocks), of(h.blocks[:len(h.blocks)-2])
+	for _, ascending := range []bool{true, false} {
+		page, err := ahead.List(t.Context(), ascending, 1, nil)
+		require.NoError(t, err)
+		_, err = behind.List(t.Context(), ascending, 1, page.Next)
+		require.ErrorIs(t, err, index.ErrViewBehind)
+
+		all, err := behind.List(t.Context(), ascending, 1000, nil)
+		require.NoError(t, err)
+		page, err = behind.List(t.Context(), ascending, 1, nil)
+		require.NoError(t, err)
+		rest, err := ahead.List(t.Context(), ascending, 1000, page.Next)
+		require.NoError(t, err)
+		require.Len(t, rest.Subnets, len(all.Subnets)-1)
 	}
 }
 
