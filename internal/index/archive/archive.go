@@ -207,13 +207,13 @@ func (r *reader) proposed(ctx context.Context, q *Query, first, end uint64) (pag
 	return page, more, nil
 }
 
-// span returns the numbers [first, end) of the selected blocks. Times never decrease.
+// span returns the numbers [first, end) of the selected blocks, and lowers q.Tip to the last block of the view. Times
+// never decrease.
 func (r *reader) span(ctx context.Context, q *Query) (first, end uint64, err error) {
-	last, err := r.last(ctx, q.Tip)
-	if err != nil {
+	if q.Tip, err = r.last(ctx, q.Tip); err != nil {
 		return 0, 0, err
 	}
-	end = last + 1
+	end = q.Tip + 1
 	if q.Below != nil {
 		end = min(end, *q.Below)
 	}

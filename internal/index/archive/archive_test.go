@@ -3,6 +3,7 @@ package archive_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -217,6 +218,64 @@ func TestTipBeyondTheStore(t *testing.T) {
 	}
 }
 
+// cut makes tip the last block of a chain in the store, like in a standby that lags.
+func (s *stored) cut(t *testing.T, chain history.Chain, tip uint64) {
+	t.Helper()
+	name, next := index.PChain, tip+1
+	if chain == history.X {
+		name, next = index.XChain, s.before()+tip+1
+	}
+	name = index.Cursor(network, name, index.Containers)
+	at, err := store.ReadCursor(t.Context(), s.store, name)
+	require.NoError(t, err)
+	var batch store.Batch
+	batch.Move(name, at, store.Cursor{Next: next})
+	require.NoError(t, s.store.Commit(t.Context(), &batch))
+}
+
+// TestPagesOfStandbys reads the first page from a whole store, and the others from one that lacks up to three blocks. A
+// page without the block of its position is refused; then the whole store is read.
+func TestPagesOfStandbys(t *testing.T) {
+	s := newStored(t)
+	for _, chain := range []history.Chain{history.P, history.X} {
+		c, last := s.chains[chain], uint64(len(s.blocks[chain])-1)
+		whole, err := c.Txs(t.Context(), archive.TxQuery{Tip: last, Limit: 8})
+		require.NoError(t, err)
+		var want []ids.ID
+		for _, tx := range whole.Txs {
+			want = append(want, tx.ID)
+		}
+		refused := 0
+		for lag := range uint64(3) {
+			var got []ids.ID
+			for q := (archive.TxQuery{Tip: last, Limit: 1}); len(got) < len(want); {
+				if q.From != nil {
+					s.cut(t, chain, last-1-lag)
+				}
+				page, err := c.Txs(t.Context(), q)
+				s.cut(t, chain, last)
+				if errors.Is(err, index.ErrViewBehind) {
+					require.Greater(t, q.From.Block, last-1-lag)
+					refused++
+					page, err = c.Txs(t.Context(), q)
+				}
+				require.NoError(t, err)
+				require.NotNil(t, page.Next)
+				for _, tx := range page.Txs {
+					got = append(got, tx.ID)
+				}
+				q.From = page.Next
+			}
+			require.Equal(t, want, got, "%s without the last %d blocks", chain, 1+lag)
+		}
+		require.Positive(t, refused)
+
+		s.cut(t, chain, last-1)
+		_, err = c.Txs(t.Context(), archive.TxQuery{Tip: last, Limit: 1, Ascending: true, From: &archive.TxPosition{Block: last}})
+		require.ErrorIs(t, err, index.ErrViewBehind)
+	}
+}
+
 // Each transaction consumes and creates the generator's outputs.
 func TestTxs(t *testing.T) {
 	s := newStored(t)
@@ -359,6 +418,13 @@ func TestProposals(t *testing.T) {
 		for _, tx := range page.Txs {
 			require.NotEqual(t, proposal, tx.ID)
 		}
+		s.cut(t, history.P, b.Height) // the tip is of another standby
+		page, err = c.Txs(t.Context(), archive.TxQuery{Tip: b.Height + 1, Limit: 1})
+		require.NoError(t, err)
+		for _, tx := range page.Txs {
+			require.NotEqual(t, proposal, tx.ID)
+		}
+		s.cut(t, history.P, uint64(len(s.blocks[history.P])-1))
 	}
 	require.Positive(t, seen)
 }

@@ -14,6 +14,7 @@ import (
 	"quorate/internal/chain/ledger"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/xchain"
+	"quorate/internal/index"
 	"quorate/internal/index/container"
 	"quorate/internal/index/lookup"
 	"quorate/internal/store"
@@ -164,16 +165,24 @@ const (
 )
 
 // Txs returns a page of the transactions in blocks. If few transactions are of the Kinds, a page may have fewer than Limit
-// although others follow. With an asset the error may be lookup.ErrNoLists.
+// although others follow. With an asset the error may be lookup.ErrNoLists. It is index.ErrViewBehind if the view lacks
+// the block of From.
 func (c *Chain) Txs(ctx context.Context, q TxQuery) (*TxPage, error) {
 	r, err := c.reader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
-	first, end, err := r.span(ctx, &Query{Tip: q.Tip, After: q.After, Before: q.Before})
+	blocks := Query{Tip: q.Tip, After: q.After, Before: q.Before}
+	first, end, err := r.span(ctx, &blocks)
 	if err != nil {
 		return nil, err
+	}
+	q.Tip = blocks.Tip // a proposal in the view's last block has no decision in the view
+	if q.From != nil {
+		if err := index.CheckPin(q.Tip, q.From.Block); err != nil {
+			return nil, err
+		}
 	}
 	if q.Asset != ids.Empty && q.Asset != c.AVAXAssetID {
 		return r.ofAsset(ctx, &q, first, end)
