@@ -167,12 +167,8 @@ func (a *API) listERC20Balances(ctx context.Context, r operation.Request, of *Ch
 	var next []byte
 	for examined := 0; examined < maxSums; examined += len(found.Sums) {
 		found, err = of.Index.TokenSums(ctx, want)
-		if errors.Is(err, evm.ErrBeyondTip) && (b.at == nil || b.progress.Err != nil) {
-			// The token is from an instance with a newer index, or was forged.
-			return b.progress.NotYet(err, "the block that is asked for")
-		}
 		if err != nil {
-			return err
+			return beyondTip(err, b.progress, b.at)
 		}
 		if b.native == nil {
 			if b.native, err = a.nativeBalance(ctx, of, b.wallet, &found.At); err != nil {

@@ -89,13 +89,16 @@ func blockInPath(ctx context.Context, r operation.Request, of *Chain) (*evm.Bloc
 			return nil, unknown
 		}
 	}
-	if _, err := current(r, of, &n); err != nil {
+	progress, err := current(r, of, &n)
+	if err != nil {
 		return nil, err
 	}
 	found, err := of.Index.Block(ctx, n)
 	switch {
-	case errors.Is(err, evm.ErrBeyondTip), err == nil && byHash && found.Hash != hash:
+	case errors.Is(err, evm.ErrBeyondTip) && n > progress.Height, err == nil && byHash && found.Hash != hash:
 		return nil, unknown
+	case errors.Is(err, evm.ErrBeyondTip):
+		return nil, beyondTip(err, progress, &n)
 	case errors.Is(err, evm.ErrBeforeFirst):
 		e := apierr.Unavailable(err, "%s: the index of this chain begins with a later block (header Indexed-From), as the node of this instance lacks earlier ones; ask another instance", blockIDParameter.Name)
 		e.Code = codeBeginsLater

@@ -197,6 +197,22 @@ func current(c echo.Context, of *Chain, last *uint64) (reply.Progress, error) {
 	return p, nil
 }
 
+// beyondTip returns the error for an answer about block at, nil for the block of a page token, from the error of the
+// index. The chain may have a block that the index lacks, and the index one that the view lacks: views of standbys lag
+// differently.
+func beyondTip(err error, progress reply.Progress, at *uint64) error {
+	switch {
+	case !errors.Is(err, evm.ErrBeyondTip):
+		return err
+	case at != nil && *at <= progress.Height:
+		return reply.CatchingUp(err, "the standby that was read lacks block %d; send the request again in a moment", *at)
+	case at == nil || progress.Err != nil:
+		// The token is from an instance with a newer index, or was forged.
+		return progress.NotYet(err, "the block that is asked for")
+	}
+	return err
+}
+
 var addressShape = regexp.MustCompile("^0[xX][0-9a-fA-F]{40}$")
 
 // address parses the address in the path.

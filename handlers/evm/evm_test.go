@@ -553,6 +553,16 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 	token := nextToken(t, apitest.Get(h, balances))
 	f.balancesErr = evm.ErrBeyondTip
 	requireError(t, apitest.Get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not indexed yet")
+
+	// The progress may come from a standby that is ahead of the one that is read.
+	f.balancesErr, f.progress.Height = nil, height+1
+	for _, path := range []string{balances + "&blockNumber=1001", erc20Balances + "&blockNumber=1001", base + "/blocks/1001"} {
+		w := apitest.Get(h, path)
+		requireError(t, w, 503, "the standby that was read lacks block 1001")
+		require.Contains(t, w.Body.String(), `"code":"INDEX_CATCHING_UP"`)
+	}
+	requireError(t, apitest.Get(h, balances+"&blockNumber=1002"), 400, "blockNumber: the chain has no such block yet")
+	requireError(t, apitest.Get(h, base+"/blocks/1002"), 404, "blockId: this chain has no block 1002")
 }
 
 // TestOldStateIsAskedForOnce pages through balances while the node prunes the state of their block.

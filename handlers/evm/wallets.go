@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/holiman/uint256"
@@ -268,12 +267,8 @@ func (a *API) listBalances(ctx context.Context, r operation.Request, of *Chain) 
 	}
 	want.After = after
 	found, err := of.Index.Balances(ctx, want)
-	if errors.Is(err, evm.ErrBeyondTip) && (want.At == nil || progress.Err != nil) {
-		// The token is from an instance with a newer index, or was forged.
-		return progress.NotYet(err, "the block that is asked for")
-	}
 	if err != nil {
-		return err
+		return beyondTip(err, progress, want.At)
 	}
 	if found.First > 0 {
 		return balancesUnknown(found.First)
