@@ -149,7 +149,7 @@ type Query struct {
 }
 
 // Blocks returns a page of blocks. more reports that there are further ones below the last. With a proposer the error may
-// be lookup.ErrNoLists.
+// be lookup.ErrNoLists. It is index.ErrViewBehind if the view lacks block Below.
 func (c *Chain) Blocks(ctx context.Context, q Query) (page []*Block, more bool, err error) {
 	r, err := c.reader(ctx)
 	if err != nil {
@@ -215,6 +215,9 @@ func (r *reader) span(ctx context.Context, q *Query) (first, end uint64, err err
 	}
 	end = q.Tip + 1
 	if q.Below != nil {
+		if err := index.CheckPin(q.Tip, *q.Below); err != nil {
+			return 0, 0, err
+		}
 		end = min(end, *q.Below)
 	}
 	if !q.Before.IsZero() {

@@ -271,6 +271,8 @@ func TestPagesOfStandbys(t *testing.T) {
 		require.Positive(t, refused)
 
 		s.cut(t, chain, last-1)
+		_, _, err = c.Blocks(t.Context(), archive.Query{Tip: last, Limit: 1, Below: &last})
+		require.ErrorIs(t, err, index.ErrViewBehind)
 		_, err = c.Txs(t.Context(), archive.TxQuery{Tip: last, Limit: 1, Ascending: true, From: &archive.TxPosition{Block: last}})
 		require.ErrorIs(t, err, index.ErrViewBehind)
 	}
