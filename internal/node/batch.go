@@ -30,11 +30,11 @@ type outcome struct {
 // replies: if it returns an *RPCError that is NotOffered, batch asks the next node. Errors
 // are those of Call.
 func (c *Client) batch(ctx context.Context, path string, calls []invocation, check func([]outcome) error) ([]outcome, error) {
-	return c.batchWithin(ctx, path, max(c.timeout, batchTimeout), calls, check)
+	return c.batchWithin(ctx, path, max(c.timeout, batchTimeout), c.limit, calls, check)
 }
 
-// batchWithin is batch with a timeout for one attempt.
-func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Duration, calls []invocation, check func([]outcome) error) ([]outcome, error) {
+// batchWithin is batch with a timeout for one attempt and a limit of the response in bytes.
+func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Duration, limit int64, calls []invocation, check func([]outcome) error) ([]outcome, error) {
 	method := calls[0].method
 	requests := make([]request, len(calls))
 	for i, call := range calls {
@@ -46,7 +46,7 @@ func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Dura
 	}
 	var answers []outcome
 	err = c.try(ctx, path, method, func(ctx context.Context, e *endpoint) error {
-		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, calls: len(calls), timeout: timeout, keeps: true, read: func(status int, content []byte) error {
+		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, calls: len(calls), timeout: timeout, limit: limit, keeps: true, read: func(status int, content []byte) error {
 			var err error
 			if answers, err = readBatch(status, content, path, calls); err != nil {
 				return err

@@ -39,11 +39,15 @@ var (
 type EVM struct {
 	client *Client
 	path   string
+	// oversized holds an element while receiptsSingly collects the receipts of a block.
+	oversized chan struct{}
 }
 
 // EVM returns the chain whose API is at path. An empty path means that the endpoints are
 // URLs of the API itself.
-func (c *Client) EVM(path string) *EVM { return &EVM{client: c, path: path} }
+func (c *Client) EVM(path string) *EVM {
+	return &EVM{client: c, path: path, oversized: make(chan struct{}, 1)}
+}
 
 // EVMBlock is a block in unparsed JSON.
 type EVMBlock struct {
@@ -160,8 +164,8 @@ const (
 // Blocks fetches up to n blocks from a height on in one request, with call traces if traces
 // is set. The result has at least one block. It has fewer than n if the others are too
 // large for one response, beyond the tip, or cannot be traced in the same way. Errors are
-// those of Call, ErrBeyondTip, ErrPruned, ErrNoTraces and ErrTraceRefused, all about the
-// block at from.
+// those of Call, ErrBeyondTip, ErrPruned, ErrNoTraces, ErrTraceRefused, and an error if
+// receipts exceed their bounds, all about the block at from.
 func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EVMBlock, error) {
 	// The height comes first. A node executes a batch in order, so a block at or below the
 	// height that is missing from the same batch is permanently missing.
@@ -244,6 +248,14 @@ func (e *EVM) large(ctx context.Context, height uint64, traces bool, cause error
 	answers := make([]outcome, 0, len(calls))
 	for i := range calls {
 		one, err := e.client.batch(ctx, e.path, calls[i:i+1], nil)
+		if calls[i].method == receiptsMethod && (errors.Is(err, errOversized) || err == nil && one[0].tooLarge()) {
+			receipts, err := e.receiptsSingly(ctx, height, answers[0].result)
+			if err != nil {
+				return nil, err
+			}
+			answers = append(answers, outcome{result: receipts})
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w (%w)", err, cause)
 		}
@@ -261,11 +273,128 @@ func (e *EVM) large(ctx context.Context, height uint64, traces bool, cause error
 	return []EVMBlock{b}, nil
 }
 
+const (
+	// blockReceipts and oneReceipt bound the receipts of one block, and one receipt, in
+	// multiples of the largest other response. The gas of a block is their only other bound.
+	blockReceipts = 4
+	oneReceipt    = 2
+)
+
+// receiptsSingly fetches the receipts of a block by the hashes of its transactions, after
+// the response with all of them was too large. It does so for one block at a time, to bound
+// the memory of concurrent calls.
+func (e *EVM) receiptsSingly(ctx context.Context, height uint64, block []byte) ([]byte, error) {
+	hashes, err := hashesIn(block)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case e.oversized <- struct{}{}:
+		defer func() { <-e.oversized }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("fetching the receipts of block %d: %w", height, ctx.Err())
+	}
+	limit := blockReceipts * e.client.limit
+	all := []byte{'['}
+	for atOnce := MaxCalls; len(hashes) > 0; {
+		some := hashes[:min(atOnce, len(hashes))]
+		receipts, err := e.someReceipts(ctx, height, some)
+		if err != nil {
+			return nil, err
+		}
+		if len(receipts) == 0 {
+			atOnce = len(some) / 2
+			continue
+		}
+		for _, receipt := range receipts {
+			if int64(len(all)+len(receipt)) > limit {
+				return nil, fmt.Errorf("the receipts of block %d have more than %d bytes, the limit for one block", height, limit)
+			}
+			if len(all) > 1 {
+				all = append(all, ',')
+			}
+			all = append(all, receipt...)
+		}
+		hashes = hashes[len(receipts):]
+		atOnce = min(2*len(receipts), MaxCalls)
+	}
+	return append(all, ']'), nil
+}
+
+// someReceipts fetches the receipts of some transactions of a block. It returns those of
+// the first ones that fit into a response, or none if there are several transactions and
+// fewer may fit. A single receipt may be larger than other responses.
+func (e *EVM) someReceipts(ctx context.Context, height uint64, hashes []string) (receipts [][]byte, err error) {
+	calls := make([]invocation, len(hashes))
+	for i, hash := range hashes {
+		calls[i] = invocation{receiptMethod, []any{hash}}
+	}
+	several, limit := len(hashes) > 1, e.client.limit
+	if !several {
+		limit *= oneReceipt
+	}
+	timeout := max(e.client.timeout, batchTimeout)
+	answers, err := e.client.batchWithin(ctx, e.path, timeout, limit, calls, func(answers []outcome) error {
+		for i, a := range answers {
+			if a.refused == nil && a.result == nil {
+				return withoutReceiptOf(height, hashes[i])
+			}
+			if err := notOffered(a.refused); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var refused *RPCError
+	fewer := errors.Is(err, errOversized) ||
+		errors.As(err, &refused) && (refused.Code == tooLarge || refused.Code == invalidRequest)
+	switch {
+	case several && fewer:
+		return nil, nil
+	case errors.Is(err, errOversized):
+		return nil, fmt.Errorf("the receipt of transaction %.66s in block %d has more than %d bytes, the limit for one receipt",
+			hashes[0], height, limit)
+	case err != nil:
+		return nil, err
+	}
+	for _, a := range answers {
+		switch {
+		case several && a.tooLarge():
+			return receipts, nil
+		case a.refused != nil:
+			return nil, a.refused
+		}
+		receipts = append(receipts, a.result)
+	}
+	return receipts, nil
+}
+
+// withoutReceiptOf returns an error that makes the Client ask another node, because this
+// node has a block but does not find the receipt of one of its transactions.
+func withoutReceiptOf(height uint64, hash string) error {
+	cause := fmt.Errorf("the node has block %d but no receipt of its transaction %.66s: "+
+		"it must index transactions (skip-tx-indexing, transaction-history)", height, hash)
+	return &RPCError{Method: receiptMethod, Code: methodNotFound, Message: "no such receipt", cause: cause}
+}
+
+// hashesIn returns the hashes of the transactions of a block.
+func hashesIn(block []byte) ([]string, error) {
+	var content struct{ Transactions []struct{ Hash string } }
+	if err := json.Unmarshal(block, &content); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", blockMethod, ErrMalformed, err)
+	}
+	hashes := make([]string, len(content.Transactions))
+	for i := range hashes {
+		hashes[i] = content.Transactions[i].Hash
+	}
+	return hashes, nil
+}
+
 // traceWhole traces a block in one call or, if that fails, transaction by transaction.
 func (e *EVM) traceWhole(ctx context.Context, height uint64, block []byte) ([]byte, error) {
 	calls := blockCalls(height, true)
 	calls = calls[len(calls)-1:]
-	answers, err := e.client.batchWithin(ctx, e.path, traceTimeout+batchTimeout, calls, func(answers []outcome) error {
+	answers, err := e.client.batchWithin(ctx, e.path, traceTimeout+batchTimeout, e.client.limit, calls, func(answers []outcome) error {
 		return untraceable(answers[0].refused)
 	})
 	if err == nil {
@@ -286,14 +415,14 @@ const maxTraces = maxResponse
 // traceSingly traces a block transaction by transaction after the node failed to trace it
 // as a whole because of cause.
 func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, cause error) ([]byte, error) {
-	var content struct{ Transactions []struct{ Hash string } }
-	if err := json.Unmarshal(block, &content); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", blockMethod, ErrMalformed, err)
+	hashes, err := hashesIn(block)
+	if err != nil {
+		return nil, err
 	}
 	all := []byte{'['}
-	for i, tx := range content.Transactions {
-		call := []invocation{{traceMethod, []any{tx.Hash, traceOptions()}}}
-		answers, err := e.client.batchWithin(ctx, e.path, traceTimeout+batchTimeout, call, func(answers []outcome) error {
+	for i, hash := range hashes {
+		call := []invocation{{traceMethod, []any{hash, traceOptions()}}}
+		answers, err := e.client.batchWithin(ctx, e.path, traceTimeout+batchTimeout, e.client.limit, call, func(answers []outcome) error {
 			return untraceable(answers[0].refused)
 		})
 		switch {
@@ -310,12 +439,12 @@ func (e *EVM) traceSingly(ctx context.Context, height uint64, block []byte, caus
 			err = fmt.Errorf("the traces have more than %d bytes", maxTraces)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w %d, as a whole (%w) and transaction %d of %d: %w", ErrTraceRefused, height, cause, i, len(content.Transactions), err)
+			return nil, fmt.Errorf("%w %d, as a whole (%w) and transaction %d of %d: %w", ErrTraceRefused, height, cause, i, len(hashes), err)
 		}
 		if i > 0 {
 			all = append(all, ',')
 		}
-		all = fmt.Appendf(all, `{"txHash":%q,"result":`, tx.Hash)
+		all = fmt.Appendf(all, `{"txHash":%q,"result":`, hash)
 		all = append(append(all, answers[0].result...), '}')
 	}
 	return append(all, ']'), nil
@@ -366,6 +495,9 @@ func heightOf(a outcome) (height uint64, known bool) {
 
 // prunedCode is the code of go-ethereum's PrunedHistoryError.
 const prunedCode = 4444
+
+// tooLarge reports whether the node left out the reply because the batch is too large.
+func (a *outcome) tooLarge() bool { return a.refused != nil && a.refused.Code == tooLarge }
 
 // pruned reports whether the reply for an executed block says that the node lacks the block
 // or its receipts.

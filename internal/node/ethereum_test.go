@@ -607,3 +607,115 @@ func TestBlocksTracedSingly(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, blocks, 8)
 }
+
+// TestBlocksWithLargeReceipts uses a block whose receipts are larger than a response.
+func TestBlocksWithLargeReceipts(t *testing.T) {
+	const limit = 40_000 // of a response
+	// node returns a node with a block of receipts of these sizes, in bytes. It bounds the bytes and the calls of a batch,
+	// unless 0, and has receipts by hash unless they are absent.
+	node := func(t *testing.T, sizes []int, bytes, calls int, absent bool) (url string, requests *int) {
+		var hashes, all []string
+		receipts := make(map[string]string)
+		for i, size := range sizes {
+			hash := fmt.Sprintf("0x%064x", i)
+			hashes = append(hashes, fmt.Sprintf(`{"hash":%q}`, hash))
+			receipts[hash] = fmt.Sprintf(`{"transactionHash":%q,"logs":["%s"]}`, hash, strings.Repeat("0", size))
+			all = append(all, receipts[hash])
+		}
+		result := func(method string, params []any) string {
+			switch {
+			case method == heightMethod:
+				return `"0x9"`
+			case method == blockMethod:
+				return `{"transactions":[` + strings.Join(hashes, ",") + `]}`
+			case method == receiptsMethod:
+				return "[" + strings.Join(all, ",") + "]"
+			case method == receiptMethod && !absent:
+				hash, _ := params[0].(string)
+				return receipts[hash]
+			case method == receiptMethod:
+				return "null"
+			}
+			return "[]"
+		}
+		requests = new(int)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			*requests++
+			var asked []struct {
+				ID     int
+				Method string
+				Params []any
+			}
+			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+				t.Error(err)
+			}
+			if calls > 0 && len(asked) > calls {
+				fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}`)
+				return
+			}
+			var answers []string
+			sum := 0
+			for _, c := range asked {
+				if bytes > 0 && sum > bytes {
+					answers = append(answers, fmt.Sprintf(`{"id":%d,"error":{"code":-32003,"message":"response too large"}}`, c.ID))
+					continue
+				}
+				one := result(c.Method, c.Params)
+				sum += len(one)
+				answers = append(answers, fmt.Sprintf(`{"id":%d,"result":%s}`, c.ID, one))
+			}
+			fmt.Fprintf(w, "[%s]", strings.Join(answers, ","))
+		}))
+		t.Cleanup(server.Close)
+		return server.URL, requests
+	}
+	same := slices.Repeat([]int{500}, 230)
+	one := slices.Concat(same[:70], []int{70_000}, same[:70])
+	for name, tt := range map[string]struct {
+		sizes        []int
+		bytes, calls int    // limits of a batch
+		fails        string // text of the error
+	}{
+		"many":                         {sizes: same},
+		"one is larger than others":    {sizes: one},
+		"the batch has few bytes":      {sizes: same, bytes: 10_000},
+		"the batch has few calls":      {sizes: one, calls: 20},
+		"one is too large":             {sizes: []int{100, 90_000}, fails: "1 in block 2 has more than 80000 bytes"},
+		"all together are too large":   {sizes: slices.Repeat([]int{15_000}, 12), fails: "the receipts of block 2 have more than 160000 bytes"},
+		"all of that, in small groups": {sizes: one, bytes: 3000, calls: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, requests := node(t, tt.sizes, tt.bytes, tt.calls, false)
+			client := newClient(t, url)
+			client.limit = limit
+			for _, traces := range []bool{false, true} {
+				*requests = 0
+				got, err := client.EVM("").Blocks(t.Context(), 2, 1, traces)
+				require.Less(t, *requests, 80, "requests for %d receipts", len(tt.sizes))
+				require.False(t, client.endpoints[0].cooling(), "the node did nothing wrong")
+				if tt.fails != "" {
+					require.ErrorContains(t, err, tt.fails)
+					require.NotErrorIs(t, err, ErrMalformed, "so that traces are not blamed")
+					continue
+				}
+				require.NoError(t, err)
+				whole, _ := node(t, tt.sizes, 0, 0, false)
+				want, err := newClient(t, whole).EVM("").Blocks(t.Context(), 2, 1, traces)
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			}
+		})
+	}
+
+	// A node need not index transactions; another one may.
+	bare, _ := node(t, same, 0, 0, true)
+	client := newClient(t, bare)
+	client.limit = limit
+	_, err := client.EVM("").Blocks(t.Context(), 2, 1, true)
+	require.ErrorContains(t, err, "the node has block 2 but no receipt of its transaction 0x0000")
+	indexes, _ := node(t, same, 0, 0, false)
+	client = newClient(t, bare, indexes)
+	client.limit = limit
+	_, err = client.EVM("").Blocks(t.Context(), 2, 1, true)
+	require.NoError(t, err)
+}

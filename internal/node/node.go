@@ -409,7 +409,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, path, method string, args
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", method, err)
 	}
-	return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: c.timeout, read: func(status int, content []byte) error {
+	return c.exchange(ctx, e, exchange{path: path, method: method, body: body, timeout: c.timeout, limit: c.limit, read: func(status int, content []byte) error {
 		return readAnswer(status, content, path, method, reply)
 	}})
 }
@@ -422,6 +422,7 @@ type exchange struct {
 	body    []byte
 	calls   int // in body if it is a batch, else 0
 	timeout time.Duration
+	limit   int64 // of the response in bytes
 	// read parses a response with status 200, 400 or 404. Unless keeps is set, it must not
 	// retain content.
 	read  func(status int, content []byte) error
@@ -517,13 +518,13 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 	}
 	// ReadFrom wants bytes.MinRead free bytes at the end. A larger response allocates only
 	// as it arrives.
-	buffer.Grow(int(min(max(answer.ContentLength, 0), c.limit, keptBuffer)) + bytes.MinRead)
-	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, c.limit+1)); err != nil {
+	buffer.Grow(int(min(max(answer.ContentLength, 0), x.limit, keptBuffer)) + bytes.MinRead)
+	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, x.limit+1)); err != nil {
 		return fmt.Errorf("reading the response: %w", err)
 	}
 	content := buffer.Bytes()
-	if int64(len(content)) > c.limit {
-		return malformedError{fmt.Errorf("%w: more than %d bytes", errOversized, c.limit)}
+	if int64(len(content)) > x.limit {
+		return malformedError{fmt.Errorf("%w: more than %d bytes", errOversized, x.limit)}
 	}
 	if err := e.checkStatus(x.method, answer, content); err != nil {
 		return err
