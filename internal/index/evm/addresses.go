@@ -326,11 +326,10 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 	var last []byte
 	c := s.classifier()
 	for chunk, full := range chunks(q.Limit) {
-		rows, err := s.concerning(ctx, q.Wallet, &k, chunk)
+		rows, more, err := s.concerning(ctx, q.Wallet, k, chunk)
 		if err != nil {
 			return nil, err
 		}
-		end := len(rows) < chunk
 		found, err := s.effectsOf(ctx, c, q.Wallet, rows)
 		if err != nil {
 			return nil, err
@@ -346,11 +345,11 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 			}
 			p.Transactions, last = append(p.Transactions, *tx), rows[i].K
 		}
-		if end && len(found) == len(rows) {
+		if !more && len(found) == len(rows) {
 			break
 		}
 		last = rows[len(found)-1].K
-		if full {
+		if full || len(found) < chunk && len(p.Transactions) > 0 { // the transactions have many effects
 			p.Next = last
 			break
 		}

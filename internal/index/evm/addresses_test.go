@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/holiman/uint256"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/libevm/common"
@@ -179,6 +180,85 @@ func TestManyTransfers(t *testing.T) {
 			slices.Reverse(want)
 		}
 		require.Equal(t, want, counts)
+	}
+}
+
+// multiTransfers returns a log of n ERC-1155 transfers of one token to a wallet.
+func multiTransfers(index uint32, to common.Address, n uint64) chain.Log {
+	words := []uint64{64, 64 + 32*(n+1), n}
+	for range n {
+		words = append(words, 7)
+	}
+	words = append(words, n)
+	for range n {
+		words = append(words, 1)
+	}
+	l := chain.Log{Index: index, Address: multi, Topics: []common.Hash{topicBatch, {}, {}, topicOf(to)}}
+	for _, word := range words {
+		b := uint256.NewInt(word).Bytes32()
+		l.Data = append(l.Data, b[:]...)
+	}
+	return l
+}
+
+// TestManyMultiTransfers has an address with transactions of thousands of ERC-1155 transfers, in one log or in a log
+// for each: a page reads few rows besides those of its transactions.
+func TestManyMultiTransfers(t *testing.T) {
+	wallet, sender := address(1), address(2)
+	// The transfers to the wallet in each log of the transactions of each block, which has another transaction after each.
+	history := [][][]uint64{
+		{{4000}, {4000}}, {{4000}, {1, 3, 2}, {4000}}, {{4000, 10}},
+		{slices.Repeat([]uint64{1}, 12_000), {4000}, {5}},
+		{{4000}}, {{30_000}, {1}}, {{4000}}, {{4000}, {4000}},
+	}
+	var blocks []*chain.Block
+	var want []int // transfers of the transactions, oldest first
+	for number, txs := range history {
+		b := &chain.Block{Number: uint64(number), Time: uint64(number), Hash: common.Hash{1, byte(number)}, Traced: true}
+		index := uint32(0)
+		add := func(tx chain.Transaction, transfers int) {
+			tx.Success, tx.To, tx.Hash = true, &multi, common.Hash{2, byte(number), byte(len(b.Transactions))}
+			b.Transactions, want = append(b.Transactions, tx), append(want, transfers)
+		}
+		for _, logs := range txs {
+			tx, sum := chain.Transaction{From: sender}, 0
+			for _, n := range logs {
+				tx.Logs = append(tx.Logs, multiTransfers(index, wallet, n))
+				index, sum = index+1, sum+int(n)
+			}
+			add(tx, sum)
+			add(chain.Transaction{From: wallet}, 0)
+		}
+		blocks = append(blocks, b)
+	}
+	s := &counting{Store: store.NewMemory()}
+	w := newWorld(t, &past{blocks: blocks}, s)
+	w.advance(len(blocks))
+	for _, oldest := range []bool{false, true} {
+		for _, limit := range []int{1, 2, 10, 100} {
+			what := fmt.Sprintf("pages of %d, oldest first %t", limit, oldest)
+			var got []int
+			var rows []int64 // read for each page
+			q := evm.InteractionQuery{WalletQuery: evm.WalletQuery{Wallet: wallet, Limit: limit}, Oldest: oldest}
+			for more := true; more; more = q.After != nil {
+				s.rows.Store(0)
+				p, err := w.record.Interactions(t.Context(), q)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(p.Transactions), limit)
+				for i := range p.Transactions {
+					got = append(got, len(p.Transactions[i].Transfers))
+				}
+				rows, q.After = append(rows, s.rows.Load()), p.Next
+			}
+			if !oldest {
+				slices.Reverse(got)
+			}
+			require.Equal(t, want, got, what)
+			if limit == 1 { // two transactions, one to return and one to follow, and all transfers of their block
+				require.Less(t, rows[0], int64(8100), "rows read for the first of %s", what)
+			}
+			require.Less(t, slices.Max(rows), int64(80_000), "rows read for a page of %s", what)
+		}
 	}
 }
 

@@ -13,26 +13,32 @@ import (
 )
 
 // concerning merges the lists of an address: of its transactions, its transfers and its internal transactions. It returns
-// rows as partyRows does.
-func (s *state) concerning(ctx context.Context, who common.Address, k *keyRange, limit int) ([]store.Row, error) {
-	rows, err := s.partyRows(ctx, who, k, limit)
+// up to limit rows as partyRows does. more is set if there may be others after them.
+func (s *state) concerning(ctx context.Context, who common.Address, k keyRange, limit int) (rows []store.Row, more bool, err error) {
+	batches, complete, err := s.erc1155Txs(ctx, who, k, limit)
 	if err != nil {
-		return nil, err
+		return nil, false, err
+	}
+	if !complete {
+		k.endWith(batches[len(batches)-1].K) // batches lacks the transactions after it
+	}
+	if rows, err = s.partyRows(ctx, who, &k, limit); err != nil {
+		return nil, false, err
 	}
 	hashes := make(map[string]common.Hash) // of the transactions with internal transactions, by place
 	for _, read := range []func() ([]store.Row, error){
-		func() ([]store.Row, error) { return s.tokenTxs(ctx, who, evm.ERC20, *k, limit) },
-		func() ([]store.Row, error) { return s.tokenTxs(ctx, who, evm.ERC721, *k, limit) },
-		func() ([]store.Row, error) { return s.erc1155Txs(ctx, who, *k, limit) },
-		func() ([]store.Row, error) { return s.internalTxs(ctx, who, *k, limit, hashes) },
+		func() ([]store.Row, error) { return s.tokenTxs(ctx, who, evm.ERC20, k, limit) },
+		func() ([]store.Row, error) { return s.tokenTxs(ctx, who, evm.ERC721, k, limit) },
+		func() ([]store.Row, error) { return batches, nil },
+		func() ([]store.Row, error) { return s.internalTxs(ctx, who, k, limit, hashes) },
 	} {
 		others, err := read()
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		rows = union(rows, others, k.dir, limit)
 	}
-	return rows, s.readOutcomes(ctx, rows, hashes)
+	return rows, !complete || len(rows) == limit, s.readOutcomes(ctx, rows, hashes)
 }
 
 // union merges rows of both lists, which have the same order. Of two rows with the same key it has that of a.
@@ -94,7 +100,7 @@ func (s *state) internalTxs(ctx context.Context, who common.Address, k keyRange,
 // transactionsIn returns the first row of each transaction in a list whose keys are places in transactions. The keys of
 // the rows are those of the transactions.
 func (s *state) transactionsIn(ctx context.Context, family store.Family, p []byte, k keyRange, limit int) (rows []store.Row, err error) {
-	if len(k.lo) > txPlaceSize && !k.skipTx(k.lo[:txPlaceSize]) {
+	if len(k.lo) > txPlaceSize && !k.skipPrefix(k.lo[:txPlaceSize]) {
 		return nil, nil
 	}
 	for chunk := limit; ; chunk = min(2*chunk, max(chunk, scanRows)) {
@@ -114,19 +120,28 @@ func (s *state) transactionsIn(ctx context.Context, family store.Family, p []byt
 			}
 			rows = append(rows, store.Row{K: row.K[:txPlaceSize:txPlaceSize], V: row.V})
 		}
-		if len(some) < chunk || len(rows) == limit || !k.skipTx(rows[len(rows)-1].K) {
+		if len(some) < chunk || len(rows) == limit || !k.skipPrefix(rows[len(rows)-1].K) {
 			return rows, nil
 		}
 	}
 }
 
-// skipTx removes the rows up to the last one of the transaction at a place, and reports whether any may be left.
-func (k *keyRange) skipTx(key []byte) bool {
+// skipPrefix removes the rows up to the last one whose key has a prefix, and reports whether any may be left.
+func (k *keyRange) skipPrefix(prefix []byte) bool {
 	if k.dir == store.Descending {
-		return k.skip(key)
+		return k.skip(prefix)
 	}
-	k.lo = successor(key)
+	k.lo = successor(prefix)
 	return k.lo != nil && (k.hi == nil || bytes.Compare(k.lo, k.hi) < 0)
+}
+
+// endWith removes the rows after the last one whose key has a prefix. The range must have keys with it.
+func (k *keyRange) endWith(prefix []byte) {
+	if k.dir == store.Descending {
+		k.lo = prefix
+	} else if end := successor(prefix); end != nil {
+		k.hi = end
+	}
 }
 
 // successor returns the first key after all keys with a prefix, or nil if there is none.
@@ -141,25 +156,28 @@ func successor(prefix []byte) []byte {
 }
 
 // erc1155Txs reads whole blocks, because the keys of ERC-1155 transfers do not say which transaction they belong to.
-func (s *state) erc1155Txs(ctx context.Context, who common.Address, within keyRange, limit int) (rows []store.Row, err error) {
+// They begin with the place of the log, so it skips the rest of a log at the end of a chunk. If it has read more than
+// maxEffects rows, it returns the transactions so far, at least one, and complete is false: a page has no room for others.
+func (s *state) erc1155Txs(ctx context.Context, who common.Address, within keyRange, limit int) (rows []store.Row, complete bool, err error) {
 	k := within
 	k.lo = k.lo[:min(len(k.lo), 8)]
 	if len(k.hi) > 8 {
 		k.hi = successor(k.hi[:8])
 	}
+	scanned := 0
 	for chunk := limit; ; chunk = min(2*chunk, max(chunk, scanRows)) {
 		some, err := s.Scan(ctx, store.FamilyEVMTransfer, s.chain.partition(who[:]), k.lo, k.hi, k.dir, chunk)
 		if err != nil {
-			return nil, fmt.Errorf("reading the transactions of an address: %w", err)
+			return nil, false, fmt.Errorf("reading the transactions of an address: %w", err)
 		}
 		transfers, err := inPlaces(some, "transfer", (*reader).tokenTransfer)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		transfers = slices.CompactFunc(transfers, func(a, b TokenTransfer) bool { return a.TxHash == b.TxHash })
 		places, err := s.placesOf(ctx, len(transfers), func(i int) common.Hash { return transfers[i].TxHash })
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, at := range places {
 			key := at.appendTx(nil)
@@ -167,11 +185,14 @@ func (s *state) erc1155Txs(ctx context.Context, who common.Address, within keyRa
 				continue
 			}
 			if rows = append(rows, store.Row{K: key, V: succeeded}); len(rows) == limit {
-				return rows, nil
+				return rows, true, nil
 			}
 		}
-		if len(some) < chunk || !k.skip(some[len(some)-1].K) {
-			return rows, nil
+		if len(some) < chunk || !k.skipPrefix(some[len(some)-1].K[:txPlaceSize]) {
+			return rows, true, nil
+		}
+		if scanned += len(some); scanned > maxEffects && len(rows) > 0 {
+			return rows, false, nil
 		}
 	}
 }
