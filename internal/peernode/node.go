@@ -1,9 +1,10 @@
 // Package peernode stands for an upstream node where there is none: it follows the P-Chain over the peer-to-peer network
 // and executes it, and answers the calls of package node from that. It can download the blocks of the X- and C-Chain, too.
 //
-// A Node believes a block once voters with at least 80% of the asked stake have accepted it. The voters are the beacons
-// until the chain is executed to its tip for the first time, and the validators of the primary network afterwards. A Node
-// also believes blocks with compiled-in IDs, and the ancestors of each believed block.
+// A Node believes a block once at least 80% of the votes have accepted it. Votes weigh as the voters' stake, or are
+// drawn by stake. The voters are the beacons until the chain is executed to its tip for the first time, and the
+// validators of the primary network afterwards. A Node also believes blocks with compiled-in IDs, and the ancestors of
+// each believed block.
 package peernode
 
 import (

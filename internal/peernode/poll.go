@@ -1,7 +1,6 @@
 package peernode
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -15,9 +14,9 @@ import (
 )
 
 const (
-	// voters is how many nodes are asked for the tip at a time.
-	voters = 32
-	// needed is the share of the asked stake in percent that must have accepted a block.
+	// voters is how many votes a poll counts at most.
+	voters = 64
+	// needed is the share of the votes in percent that must have accepted a block.
 	needed = 80
 	// voteTimeout bounds one question.
 	voteTimeout = 2 * time.Second
@@ -26,24 +25,24 @@ const (
 // vote is the answer of one node.
 type vote struct {
 	nodeID   ids.NodeID
-	weight   uint64
+	weight   uint64 // see sampleOf
 	frontier ids.ID
 	accepted []ids.ID
 }
 
 // poll is the result of asking voters.
 type poll struct {
-	// accepted are the blocks that enough of the stake has accepted. holders are the nodes that have each.
+	// accepted are the blocks that enough of the votes have accepted. holders are the nodes that have each.
 	accepted []ids.ID
 	holders  map[ids.ID][]ids.NodeID
-	// behind says that at least half of the asked stake named none of accepted as its last block. What is accepted can then
+	// behind says that at least half of the votes named none of accepted as the last block. What is accepted can then
 	// be any ancestor of the tip, because all nodes have accepted those.
 	behind bool
 }
 
-// ask asks voters for their last accepted block of a chain, and then all of them which of these blocks they have accepted.
-// weights has the voters; who names them in errors. It returns an error if no block has enough stake. disputed counts
-// blocks without enough stake.
+// ask asks voters for their last accepted block of a chain, and then all of them which of these blocks they have
+// accepted. weights has the voters; who names them in errors. It returns an error if no block has enough votes.
+// disputed counts blocks without enough votes.
 func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeID]uint64, who string, disputed prometheus.Counter) (*poll, error) {
 	sample, err := sampleOf(peers.ConnectedNodes(), weights, who)
 	if err != nil {
@@ -110,14 +109,17 @@ func each(sample []*vote, f func(*vote)) {
 	asking.Wait()
 }
 
-// sampleOf picks connected voters at random, more likely those with more weight. It returns an error unless more than half
-// of the weight is connected.
+// sampleOf returns the connected voters, each with its stake as the weight of its vote. If there are more than voters,
+// it draws one at random for each vote, with probability proportional to stake. A node can be drawn again: its weight
+// is how often it was. Stake then counts only in the draw.
+//
+// The votes of nodes with a share s of the connected stake are thus binomially distributed, however many nodes share
+// it. With 80% of 64 votes needed, a block that only they have accepted passes with a probability of 4e-15 for s = 1/3,
+// and of 2e-11 for s = 2/5. Without a draw, s must be 4/5.
+//
+// sampleOf returns an error unless more than half of the stake is connected. Nothing is known about the rest: if little
+// more than half is connected, s is up to twice the share of all stake.
 func sampleOf(nodes []ids.NodeID, weights map[ids.NodeID]uint64, who string) ([]*vote, error) {
-	type drawn struct {
-		*vote
-		key float64
-	}
-	var list []drawn
 	var total, connected float64
 	for _, w := range weights {
 		total += float64(w)
@@ -125,20 +127,29 @@ func sampleOf(nodes []ids.NodeID, weights map[ids.NodeID]uint64, who string) ([]
 	if total == 0 {
 		return nil, fmt.Errorf("none of the %s has weight", who)
 	}
+	var sample []*vote
+	var sums []float64 // of the weights up to each vote
 	for _, nodeID := range nodes {
 		if w := weights[nodeID]; w > 0 {
 			connected += float64(w)
-			// The smallest of exponentially distributed keys are a sample by weight without repetition.
-			list = append(list, drawn{&vote{nodeID: nodeID, weight: w}, rand.ExpFloat64() / float64(w)})
+			sample, sums = append(sample, &vote{nodeID: nodeID, weight: w}), append(sums, connected)
 		}
 	}
 	if 2*connected <= total {
 		return nil, fmt.Errorf("connected to %.0f%% of the weight of the %s; more than half must be connected", math.Floor(100*connected/total), who)
 	}
-	slices.SortFunc(list, func(a, b drawn) int { return cmp.Compare(a.key, b.key) })
-	sample := make([]*vote, min(len(list), voters))
-	for i := range sample {
-		sample[i] = list[i].vote
+	if len(sample) > voters {
+		drawn := make([]uint64, len(sample))
+		for range voters {
+			i, _ := slices.BinarySearch(sums, rand.Float64()*connected)
+			drawn[i]++
+		}
+		for i, v := range sample {
+			v.weight = drawn[i]
+		}
+		sample = slices.DeleteFunc(sample, func(v *vote) bool { return v.weight == 0 })
 	}
+	// The first holders of a block serve it.
+	rand.Shuffle(len(sample), func(i, j int) { sample[i], sample[j] = sample[j], sample[i] })
 	return sample, nil
 }
