@@ -4,128 +4,225 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/proposervm/acp181"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 )
 
-// maxTips bounds the chains whose last blocks are cached.
-const maxTips = 64
+const (
+	// maxTips bounds the chains whose last blocks are cached.
+	maxTips = 64
+	// maxLookups bounds the chains whose last blocks are looked up at a time. A node may validate several of them, and
+	// a session has few exchanges.
+	maxLookups = 8
+	// lookupTimeout bounds a lookup. It is shorter than the timeout of a call (package node), so that the caller gets
+	// the reason of a failure.
+	lookupTimeout = 4 * time.Second
+	// holderTimeout bounds one request for a last block.
+	holderTimeout = time.Second
+	// maxHolders is how many nodes are asked for a last block.
+	maxHolders = 3
+)
 
-// tips finds the last accepted blocks of chains, for one call at a time: a session has few exchanges, and following the
-// chains of the primary network needs one for each.
+// tips caches the last accepted blocks of chains.
 type tips struct {
-	// asking holds a token while no call asks. Its holder owns the field below.
-	asking chan struct{}
-	cached map[ids.ID]cachedTip
+	lookups chan struct{} // holds a token for each lookup
+
+	mu    sync.Mutex
+	known map[ids.ID]*tip // guarded by mu
 }
 
-type cachedTip struct {
-	block proposer.SignedBlock
-	until time.Time
+// tip is the result of the last lookup of a chain, which can be a failure.
+type tip struct {
+	// asking holds a token while no call looks the chain up. Its holder owns the fields below.
+	asking chan struct{}
+	last   *lastBlock
+	err    error
+	until  time.Time
 }
 
 func newTips() *tips {
-	t := &tips{asking: make(chan struct{}, 1), cached: make(map[ids.ID]cachedTip)}
-	t.asking <- struct{}{}
-	return t
+	return &tips{lookups: make(chan struct{}, maxLookups), known: make(map[ids.ID]*tip)}
 }
 
-// epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the chain
-// vote on that block, as those of the primary network vote on the P-Chain's.
-func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
+// of returns the tip of a chain.
+func (t *tips) of(chainID ids.ID) *tip {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.known[chainID]; ok {
+		return known
+	}
+	if len(t.known) >= maxTips {
+		clear(t.known)
+	}
+	created := &tip{asking: make(chan struct{}, 1)}
+	created.asking <- struct{}{}
+	t.known[chainID] = created
+	return created
+}
+
+// get returns the last block of a chain, which find looks up at most once each pollInterval.
+func (t *tips) get(
+	ctx context.Context, chainID ids.ID, find func(context.Context) (*lastBlock, error),
+) (*lastBlock, error) {
+	one := t.of(chainID)
 	select {
 	case <-ctx.Done():
-		return proposer.Epoch{}, ctx.Err()
-	case <-n.tips.asking:
+		return nil, ctx.Err()
+	case <-one.asking:
 	}
-	defer func() { n.tips.asking <- struct{}{} }()
-	if err := n.Ready(); err != nil {
+	defer func() { one.asking <- struct{}{} }()
+	if time.Now().Before(one.until) {
+		return one.last, one.err
+	}
+	last, err := t.lookUp(ctx, find)
+	if err != nil {
+		err = fmt.Errorf("finding the last block of chain %s: %w", chainID, err)
+		if ctx.Err() != nil {
+			return nil, err // it says nothing about the chain
+		}
+	}
+	one.last, one.err, one.until = last, err, time.Now().Add(pollInterval)
+	return last, err
+}
+
+func (t *tips) lookUp(ctx context.Context, find func(context.Context) (*lastBlock, error)) (*lastBlock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%d other chains are looked up, which takes long; try again", maxLookups)
+	case t.lookups <- struct{}{}:
+	}
+	defer func() { <-t.lookups }()
+	return find(ctx)
+}
+
+// epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the
+// chain vote on that block, as those of the primary network vote on the P-Chain's.
+func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
+	subnetID, err := n.subnetOf(ctx, chainID)
+	if err != nil {
 		return proposer.Epoch{}, err
 	}
-	tip, ok := n.tips.cached[chainID]
-	if !ok || !time.Now().Before(tip.until) {
-		last, err := n.lastBlock(ctx, chainID)
+	last, err := n.tips.get(ctx, chainID, func(ctx context.Context) (*lastBlock, error) {
+		peers, weights, err := n.votersOf(ctx, subnetID)
 		if err != nil {
-			return proposer.Epoch{}, err
+			return nil, err
 		}
-		if len(n.tips.cached) >= maxTips {
-			clear(n.tips.cached)
-		}
-		tip = cachedTip{last, time.Now().Add(pollInterval)}
-		n.tips.cached[chainID] = tip
+		return findLast(ctx, peers, chainID, weights, n.o.Genesis.Time, n.disputed)
+	})
+	if err != nil {
+		return proposer.Epoch{}, err
 	}
-	last := tip.block
-	return acp181.NewEpoch(n.o.Upgrades, last.PChainHeight(), last.PChainEpoch(), last.Timestamp(), time.Now()), nil
+	return acp181.NewEpoch(n.o.Upgrades, last.pChainHeight, last.epoch, last.at, time.Now()), nil
 }
 
-// lastBlock asks for a chain's last accepted block.
-func (n *Node) lastBlock(ctx context.Context, chainID ids.ID) (proposer.SignedBlock, error) {
-	peers, weights, err := n.votersOf(ctx, chainID)
-	if err != nil {
-		return nil, err
-	}
-	var p *poll
-	for range 3 { // a chain that grows every second is often between two blocks
-		if p, err = ask(ctx, peers, chainID, weights, "chain's validators", n.disputed); err == nil && p.behind {
-			err = errNewer
-		}
-		if !errors.Is(err, errNewer) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("finding the last block of chain %s: %w", chainID, err)
-	}
-	var last proposer.SignedBlock
-	for _, tip := range p.accepted {
-		b, err := signedBlock(ctx, peers, chainID, tip, p.holders[tip])
-		if err != nil {
-			return nil, fmt.Errorf("reading the last block of chain %s: %w", chainID, err)
-		}
-		if last == nil || b.Timestamp().After(last.Timestamp()) {
-			last = b
-		}
-	}
-	return last, nil
-}
-
-// votersOf returns the validators of a chain, with their weights.
-func (n *Node) votersOf(ctx context.Context, chainID ids.ID) (Peers, map[ids.NodeID]uint64, error) {
+// subnetOf returns the subnet that validates a chain.
+func (n *Node) subnetOf(ctx context.Context, chainID ids.ID) (ids.ID, error) {
 	n.mu.RLock() // Run closes the chain afterwards
 	defer n.mu.RUnlock()
 	if err := n.readyLocked(); err != nil {
-		return nil, nil, err
+		return ids.Empty, err
 	}
-	subnetID, err := n.chain.SubnetOf(ctx, chainID)
-	if err != nil {
+	return n.chain.SubnetOf(ctx, chainID)
+}
+
+// votersOf returns the validators of a subnet, with their weights.
+func (n *Node) votersOf(ctx context.Context, subnetID ids.ID) (Peers, map[ids.NodeID]uint64, error) {
+	n.mu.RLock() // Run closes the chain afterwards
+	defer n.mu.RUnlock()
+	if err := n.readyLocked(); err != nil {
 		return nil, nil, err
 	}
 	weights, err := weightsOf(ctx, n.chain, subnetID)
 	return n.peers, weights, err
 }
 
-// signedBlock returns a believed block or, for a block that only decides about its parent, that parent: it has the same
-// time, height and epoch.
-func signedBlock(ctx context.Context, peers Peers, chainID, id ids.ID, holders []ids.NodeID) (proposer.SignedBlock, error) {
+// lastBlock is what the epoch of the next block follows from.
+type lastBlock struct {
+	enveloped    bool // by a proposer
+	pChainHeight uint64
+	epoch        proposer.Epoch
+	at           time.Time
+}
+
+// after reports whether a block comes after another one of its chain. Blocks without envelopes come before all others.
+func (b *lastBlock) after(other *lastBlock) bool {
+	if b.enveloped != other.enveloped {
+		return b.enveloped
+	}
+	return b.at.After(other.at)
+}
+
+// findLast asks voters for a chain's last accepted block. genesis is the time of the network's genesis.
+func findLast(
+	ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeID]uint64, genesis time.Time,
+	disputed prometheus.Counter,
+) (*lastBlock, error) {
+	var p *poll
+	var err error
+	for range 3 { // a chain that grows every second is often between two blocks
+		if p, err = ask(ctx, peers, chainID, weights, "chain's validators", disputed); err == nil && p.behind {
+			err = errNewer
+		}
+		if !errors.Is(err, errNewer) || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var last *lastBlock
+	var read []ids.ID
 	var failure error
-	for _, nodeID := range holders[:min(len(holders), 3)] {
-		b, err := peers.Container(ctx, nodeID, chainID, id)
+	for _, id := range p.accepted {
+		b, err := blockOf(ctx, peers, chainID, id, p.holders[id], genesis)
 		if err != nil {
 			failure = err
 			continue
 		}
-		parsed, err := proposer.ParseWithoutVerification(b)
-		if err != nil || parsed.ID() != id {
-			failure = fmt.Errorf("%s did not send block %s", nodeID, id)
+		read = append(read, id)
+		if last == nil || b.after(last) {
+			last = b
+		}
+	}
+	if !p.mostName(read) { // else a few nodes named an old block that others do not serve
+		return nil, failure
+	}
+	return last, nil
+}
+
+// blockOf returns a believed block or, for a block that only decides about its parent, that parent: it has the same
+// time, height and epoch.
+func blockOf(
+	ctx context.Context, peers Peers, chainID, id ids.ID, holders []ids.NodeID, genesis time.Time,
+) (*lastBlock, error) {
+	var failure error
+	for _, nodeID := range holders[:min(len(holders), maxHolders)] {
+		b, err := containerOf(ctx, peers, nodeID, chainID, id)
+		if err != nil {
+			failure = err
 			continue
 		}
-		if signed, ok := parsed.(proposer.SignedBlock); ok {
-			return signed, nil
+		if parsed, err := proposer.ParseWithoutVerification(b); err == nil && parsed.ID() == id {
+			if signed, ok := parsed.(proposer.SignedBlock); ok {
+				return &lastBlock{true, signed.PChainHeight(), signed.PChainEpoch(), signed.Timestamp()}, nil
+			}
+			return blockOf(ctx, peers, chainID, parsed.ParentID(), holders, genesis)
 		}
-		return signedBlock(ctx, peers, chainID, parsed.ParentID(), holders)
+		failure = fmt.Errorf("%s did not send block %s", nodeID, id)
 	}
 	return nil, failure
+}
+
+func containerOf(ctx context.Context, peers Peers, nodeID ids.NodeID, chainID, id ids.ID) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, holderTimeout)
+	defer cancel()
+	return peers.Container(ctx, nodeID, chainID, id)
 }

@@ -6,12 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 )
 
 // twoExchanges are peers of which each has at most two questions to answer at a time, as with package p2p.
@@ -64,4 +66,142 @@ func TestEpochsLeaveExchanges(t *testing.T) {
 	require.Contains(t, answer, errNewer.Error())
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// last looks up the last block of a chain, as Node.epoch does, on a network that is younger than the block.
+func (v *voting) last(ctx context.Context, t *tips, chainID ids.ID) (*lastBlock, error) {
+	return t.get(ctx, chainID, func(ctx context.Context) (*lastBlock, error) {
+		return findLast(ctx, v, chainID, v.weights, time.Unix(2000, 0), newCounter())
+	})
+}
+
+var servedEpoch = proposer.Epoch{PChainHeight: 3, Number: 2, StartTime: 900}
+
+// enveloped returns a block in a proposer envelope at a P-Chain height.
+func enveloped(t testing.TB, pChainHeight uint64) proposer.SignedBlock {
+	t.Helper()
+	b, err := proposer.BuildUnsigned(ids.ID{'p'}, time.Unix(1000, 0), pChainHeight, servedEpoch, []byte("block"))
+	require.NoError(t, err)
+	return b
+}
+
+// serving returns nodes of equal weight with the same last block, which each of them serves.
+func serving(t testing.TB, nodes int) (*voting, proposer.SignedBlock) {
+	t.Helper()
+	tip := enveloped(t, 5)
+	v := newVoting(nodes, tip.ID())
+	v.container = func(context.Context, ids.NodeID, ids.ID) ([]byte, error) { return tip.Bytes(), nil }
+	return v, tip
+}
+
+func requireLast(t testing.TB, last *lastBlock, err error) {
+	t.Helper()
+	require.NoError(t, err)
+	require.Equal(t, &lastBlock{true, 5, servedEpoch, time.Unix(1000, 0)}, last)
+}
+
+// TestSilentNodesDoNotDelayEpochs has one of 32 voters never answer. Then the first node that is asked for the block
+// does not.
+func TestSilentNodesDoNotDelayEpochs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, tip := serving(t, 31)
+		silent := v.add(1, 1, tip.ID())[0]
+		v.delay = only(time.Hour, silent)
+		began := time.Now()
+		last, err := v.last(t.Context(), newTips(), ids.ID{'c'})
+		requireLast(t, last, err)
+		require.Less(t, time.Since(began), 500*time.Millisecond)
+
+		var first atomic.Bool
+		v.delay = nil
+		v.container = func(ctx context.Context, _ ids.NodeID, _ ids.ID) ([]byte, error) {
+			if first.CompareAndSwap(false, true) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return tip.Bytes(), nil
+		}
+		began = time.Now()
+		last, err = v.last(t.Context(), newTips(), ids.ID{'c'})
+		requireLast(t, last, err)
+		require.True(t, first.Load())
+		require.Less(t, time.Since(began), 1500*time.Millisecond)
+	})
+}
+
+// TestChainsDoNotDelayEachOther looks up a chain whose voters never answer, many times, and another one meanwhile. The
+// first one's failure is cached.
+func TestChainsDoNotDelayEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := serving(t, 10)
+		silent, other := ids.ID{'s'}, ids.ID{'o'}
+		var asked atomic.Int64
+		v.delay = func(_ ids.NodeID, chainID ids.ID) time.Duration {
+			if chainID != silent {
+				return 0
+			}
+			asked.Add(1)
+			return time.Hour
+		}
+		all := newTips()
+		var calls sync.WaitGroup
+		began := time.Now()
+		for range 100 {
+			calls.Go(func() {
+				_, err := v.last(t.Context(), all, silent)
+				if err == nil {
+					t.Error("a chain without voters has a last block")
+				}
+			})
+		}
+		synctest.Wait()
+		last, err := v.last(t.Context(), all, other)
+		requireLast(t, last, err)
+		require.Less(t, time.Since(began), 500*time.Millisecond)
+		calls.Wait()
+		require.Equal(t, voteTimeout, time.Since(began))
+		require.Equal(t, int64(10), asked.Load(), "questions")
+		time.Sleep(pollInterval)
+		_, err = v.last(t.Context(), all, silent)
+		require.ErrorContains(t, err, "none of 10 nodes reported")
+		require.Equal(t, int64(20), asked.Load(), "questions")
+	})
+}
+
+// TestLookupsAreBounded looks up more chains at a time than may be. The others fail with the reason. A call that is
+// canceled leaves no failure behind.
+func TestLookupsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := serving(t, 10)
+		all := newTips()
+		stuck := func(ctx context.Context) (*lastBlock, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for i := range maxLookups {
+			calls.Go(func() {
+				if _, err := all.get(ctx, ids.ID{byte(i)}, stuck); err == nil {
+					t.Error("a lookup that was canceled succeeded")
+				}
+			})
+		}
+		synctest.Wait()
+		limited, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		_, err := v.last(limited, all, ids.ID{'o'})
+		require.ErrorContains(t, err, "8 other chains are looked up")
+		cancel()
+		calls.Wait()
+		last, err := v.last(t.Context(), all, ids.ID{'o'})
+		requireLast(t, last, err)
+		last, err = v.last(t.Context(), all, ids.ID{0})
+		requireLast(t, last, err)
+		for i := range 2 * maxTips {
+			last, err = v.last(t.Context(), all, ids.ID{'m', byte(i)})
+			requireLast(t, last, err)
+			require.LessOrEqual(t, len(all.known), maxTips)
+		}
+	})
 }

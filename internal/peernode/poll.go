@@ -20,6 +20,8 @@ const (
 	needed = 80
 	// voteTimeout bounds one question.
 	voteTimeout = 2 * time.Second
+	// lateVote is how long a question waits for the others once enough nodes have answered.
+	lateVote = 100 * time.Millisecond
 )
 
 // vote is the answer of one node.
@@ -38,6 +40,8 @@ type poll struct {
 	// behind says that at least half of the votes named none of accepted as the last block. What is accepted can then
 	// be any ancestor of the tip, because all nodes have accepted those.
 	behind bool
+
+	sample []*vote
 }
 
 // ask asks voters for their last accepted block of a chain, and then all of them which of these blocks they have
@@ -48,65 +52,108 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, voteTimeout)
-	defer cancel()
-	each(sample, func(v *vote) {
-		v.frontier, _ = peers.AcceptedFrontier(limited, v.nodeID, chainID) // a node that does not answer has no vote
+	all := weightOf(sample, nil)
+	each(ctx, sample, func(ctx context.Context, v *vote) {
+		v.frontier, _ = peers.AcceptedFrontier(ctx, v.nodeID, chainID) // a node that does not answer has no vote
+	}, func(complete []*vote) bool {
+		// A node that does not answer in time counts as one that names no block.
+		return enough(weightOf(complete, (*vote).named), all)
 	})
 	var tips []ids.ID
 	for _, v := range sample {
-		if v.frontier != ids.Empty && !slices.Contains(tips, v.frontier) {
+		if v.named() && !slices.Contains(tips, v.frontier) {
 			tips = append(tips, v.frontier)
 		}
 	}
 	if len(tips) == 0 {
 		return nil, fmt.Errorf("none of %d nodes reported its last accepted block", len(sample))
 	}
-	limited, cancel = context.WithTimeout(ctx, voteTimeout)
-	defer cancel()
-	each(sample, func(v *vote) {
-		v.accepted, _ = peers.Accepted(limited, v.nodeID, chainID, tips)
-	})
-	p := &poll{holders: make(map[ids.ID][]ids.NodeID)}
-	all, most := 0., 0.
-	for _, v := range sample {
-		all += float64(v.weight)
-	}
+	each(ctx, sample, func(ctx context.Context, v *vote) {
+		v.accepted, _ = peers.Accepted(ctx, v.nodeID, chainID, tips)
+	}, func(complete []*vote) bool { return decided(complete, tips, all) })
+	p := &poll{sample: sample, holders: make(map[ids.ID][]ids.NodeID)}
+	most := 0.
 	for _, tip := range tips {
-		weight := 0.
 		for _, v := range sample {
-			if slices.Contains(v.accepted, tip) {
-				weight += float64(v.weight)
+			if v.hasAccepted(tip) {
 				p.holders[tip] = append(p.holders[tip], v.nodeID)
 			}
 		}
+		weight := weightOf(sample, func(v *vote) bool { return v.hasAccepted(tip) })
 		most = max(most, weight)
-		if weight*100 >= needed*all {
+		if enough(weight, all) {
 			p.accepted = append(p.accepted, tip)
 		} else {
 			disputed.Inc()
 		}
 	}
-	others := 0.
-	for _, v := range sample {
-		if !slices.Contains(p.accepted, v.frontier) {
-			others += float64(v.weight)
-		}
-	}
-	p.behind = 2*others >= all
+	p.behind = !p.mostName(p.accepted)
 	if len(p.accepted) == 0 {
 		return nil, fmt.Errorf("the nodes asked do not agree: at most %.0f%% of their stake has accepted one block, %d%% must", math.Floor(100*most/all), needed)
 	}
 	return p, nil
 }
 
-// each calls f for each vote at the same time.
-func each(sample []*vote, f func(*vote)) {
-	var asking sync.WaitGroup
-	for _, v := range sample {
-		asking.Go(func() { f(v) })
+// mostName reports whether more than half of the votes named some of these blocks as the last one.
+func (p *poll) mostName(blocks []ids.ID) bool {
+	naming := weightOf(p.sample, func(v *vote) bool { return slices.Contains(blocks, v.frontier) })
+	return 2*naming > weightOf(p.sample, nil)
+}
+
+func (v *vote) named() bool { return v.frontier != ids.Empty }
+
+func (v *vote) hasAccepted(id ids.ID) bool { return slices.Contains(v.accepted, id) }
+
+// weightOf returns the weight of the votes that meet a condition; nil means of all.
+func weightOf(votes []*vote, condition func(*vote) bool) (sum float64) {
+	for _, v := range votes {
+		if condition == nil || condition(v) {
+			sum += float64(v.weight)
+		}
 	}
-	asking.Wait()
+	return sum
+}
+
+func enough(weight, all float64) bool { return weight*100 >= needed*all }
+
+// decided reports whether the votes that are not complete cannot change which of some blocks are accepted.
+func decided(complete []*vote, blocks []ids.ID, all float64) bool {
+	missing := all - weightOf(complete, nil)
+	return !slices.ContainsFunc(blocks, func(id ids.ID) bool {
+		weight := weightOf(complete, func(v *vote) bool { return v.hasAccepted(id) })
+		return !enough(weight, all) && enough(weight+missing, all)
+	})
+}
+
+// each calls answer for each vote at the same time, with a context that ends after voteTimeout, or lateVote after
+// settled has returned true for the votes that are complete.
+func each(
+	ctx context.Context, sample []*vote, answer func(context.Context, *vote), settled func(complete []*vote) bool,
+) {
+	ctx, cancel := context.WithTimeout(ctx, voteTimeout)
+	answered := make(chan *vote, len(sample))
+	var asking sync.WaitGroup
+	defer asking.Wait() // a session has few exchanges, and the votes are read afterwards
+	defer cancel()
+	for _, v := range sample {
+		asking.Go(func() {
+			answer(ctx, v)
+			answered <- v
+		})
+	}
+	var complete []*vote
+	var late <-chan time.Time
+	for len(complete) < len(sample) {
+		select {
+		case v := <-answered:
+			complete = append(complete, v)
+			if late == nil && settled(complete) {
+				late = time.After(lateVote)
+			}
+		case <-late:
+			return
+		}
+	}
 }
 
 // sampleOf returns the connected voters, each with its stake as the weight of its vote. If there are more than voters,

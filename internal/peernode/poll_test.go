@@ -3,7 +3,10 @@ package peernode
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -18,8 +21,8 @@ type voting struct {
 	tips    map[ids.NodeID]ids.ID
 	// oldest is a block that all nodes have accepted, besides their tips.
 	oldest ids.ID
-	// silent says which nodes answer nothing about a chain; it may be nil.
-	silent func(nodeID ids.NodeID, chainID ids.ID) bool
+	// delay is how long the votes of a node about a chain take; it may be nil.
+	delay func(nodeID ids.NodeID, chainID ids.ID) time.Duration
 	// container serves blocks; it may be nil.
 	container func(ctx context.Context, nodeID ids.NodeID, id ids.ID) ([]byte, error)
 }
@@ -48,11 +51,15 @@ func (v *voting) ConnectedNodes() (nodes []ids.NodeID) {
 }
 
 func (v *voting) await(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) error {
-	if v.silent != nil && v.silent(nodeID, chainID) {
-		<-ctx.Done()
+	if v.delay == nil {
+		return nil
+	}
+	select {
+	case <-time.After(v.delay(nodeID, chainID)):
+		return nil
+	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return nil
 }
 
 func (v *voting) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
@@ -84,6 +91,16 @@ func (v *voting) Container(ctx context.Context, nodeID ids.NodeID, _, id ids.ID)
 
 func newCounter() prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: "disputed"})
+}
+
+// only delays the votes of some nodes.
+func only(delay time.Duration, nodes ...ids.NodeID) func(ids.NodeID, ids.ID) time.Duration {
+	return func(nodeID ids.NodeID, _ ids.ID) time.Duration {
+		if slices.Contains(nodes, nodeID) {
+			return delay
+		}
+		return 0
+	}
 }
 
 func (v *voting) ask(t testing.TB, chainID ids.ID) (*poll, error) {
@@ -136,4 +153,40 @@ func TestVotesAreWeighed(t *testing.T) {
 	require.Equal(t, []ids.ID{{'h'}}, p.accepted)
 	require.False(t, p.behind)
 	require.Len(t, p.holders[ids.ID{'h'}], 1)
+}
+
+// TestSilentVoterIsNotAwaited has one of 32 voters never answer, and then all.
+func TestSilentVoterIsNotAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVoting(31, ids.ID{'h'})
+		silent := v.add(1, 1, ids.ID{'h'})[0]
+		v.delay = only(time.Hour, silent)
+		began := time.Now()
+		p, err := v.ask(t, ids.ID{'c'})
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 500*time.Millisecond)
+		require.Equal(t, []ids.ID{{'h'}}, p.accepted)
+		require.False(t, p.behind)
+		require.Len(t, p.holders[ids.ID{'h'}], 31)
+
+		v.delay = only(time.Hour, v.ConnectedNodes()...)
+		began = time.Now()
+		_, err = v.ask(t, ids.ID{'c'})
+		require.ErrorContains(t, err, "none of 32 nodes reported")
+		require.Equal(t, voteTimeout, time.Since(began))
+	})
+}
+
+// TestVotesAreAwaited has five of nine voters be slow. Without them too few name the block, and it has too few votes.
+func TestVotesAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVoting(4, ids.ID{'h'})
+		slow := v.add(5, 1, ids.ID{'h'})
+		v.delay = only(time.Second, slow...)
+		p, err := v.ask(t, ids.ID{'c'})
+		require.NoError(t, err)
+		require.Equal(t, []ids.ID{{'h'}}, p.accepted)
+		require.False(t, p.behind)
+		require.Len(t, p.holders[ids.ID{'h'}], 9)
+	})
 }
