@@ -3,6 +3,7 @@ package peernode
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -167,11 +168,15 @@ func (n *Node) readyLocked() error {
 func (n *Node) serveEpoch(w *answer, r *http.Request, chain string, id json.RawMessage) {
 	chainID, ok := n.blockchain(chain)
 	if !ok {
-		http.Error(w, "there is no such blockchain", http.StatusNotFound)
+		http.Error(w, errNoChain.Error(), http.StatusNotFound)
 		return
 	}
 	e, err := n.epoch(r.Context(), chainID)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoChain): // as a node that does not run the chain
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}

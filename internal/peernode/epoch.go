@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/utils/wrappers"
 	"github.com/ava-labs/avalanchego/vms/proposervm/acp181"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+	"github.com/ava-labs/libevm/crypto"
+	"github.com/ava-labs/libevm/rlp"
 )
 
 const (
@@ -28,6 +33,9 @@ const (
 	// maxHolders is how many nodes are asked for a last block.
 	maxHolders = 3
 )
+
+// errNoChain means that the executed P-Chain has no such blockchain.
+var errNoChain = errors.New("there is no such blockchain")
 
 // tips caches the last accepted blocks of chains.
 type tips struct {
@@ -104,7 +112,8 @@ func (t *tips) lookUp(ctx context.Context, find func(context.Context) (*lastBloc
 }
 
 // epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the
-// chain vote on that block, as those of the primary network vote on the P-Chain's.
+// chain vote on that block, as those of the primary network vote on the P-Chain's. The error is errNoChain if there is
+// no such chain.
 func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
 	subnetID, err := n.subnetOf(ctx, chainID)
 	if err != nil {
@@ -123,14 +132,18 @@ func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error
 	return acp181.NewEpoch(n.o.Upgrades, last.pChainHeight, last.epoch, last.at, time.Now()), nil
 }
 
-// subnetOf returns the subnet that validates a chain.
+// subnetOf returns the subnet that validates a chain. The error is errNoChain if there is no such chain.
 func (n *Node) subnetOf(ctx context.Context, chainID ids.ID) (ids.ID, error) {
 	n.mu.RLock() // Run closes the chain afterwards
 	defer n.mu.RUnlock()
 	if err := n.readyLocked(); err != nil {
 		return ids.Empty, err
 	}
-	return n.chain.SubnetOf(ctx, chainID)
+	subnetID, err := n.chain.SubnetOf(ctx, chainID)
+	if err != nil {
+		return ids.Empty, fmt.Errorf("%w: %w", errNoChain, err)
+	}
+	return subnetID, nil
 }
 
 // votersOf returns the validators of a subnet, with their weights.
@@ -210,19 +223,61 @@ func blockOf(
 			failure = err
 			continue
 		}
-		if parsed, err := proposer.ParseWithoutVerification(b); err == nil && parsed.ID() == id {
+		if parsed, ok := parseEnvelope(b); ok && parsed.ID() == id {
 			if signed, ok := parsed.(proposer.SignedBlock); ok {
 				return &lastBlock{true, signed.PChainHeight(), signed.PChainEpoch(), signed.Timestamp()}, nil
 			}
 			return blockOf(ctx, peers, chainID, parsed.ParentID(), holders, genesis)
 		}
-		failure = fmt.Errorf("%s did not send block %s", nodeID, id)
+		if at, ok := timeOfBare(b, id, genesis); ok {
+			// Nodes, too, have height 0 and no epoch for it (avalanchego, vms/proposervm, preForkBlock).
+			return &lastBlock{at: at}, nil
+		}
+		failure = fmt.Errorf("%s did not send block %s, or the block has no proposer envelope and is of an unknown kind",
+			nodeID, id)
 	}
 	return nil, failure
+}
+
+// parseEnvelope parses a proposer envelope, even if its signature is cut off: the ID does not cover that. Such an
+// envelope must not pass for a block without one.
+func parseEnvelope(b []byte) (proposer.Block, bool) {
+	parsed, err := proposer.ParseWithoutVerification(b)
+	if err != nil {
+		parsed, err = proposer.ParseWithoutVerification(append(slices.Clone(b), make([]byte, wrappers.IntLen)...))
+	}
+	return parsed, err == nil
 }
 
 func containerOf(ctx context.Context, peers Peers, nodeID ids.NodeID, chainID, id ids.ID) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, holderTimeout)
 	defer cancel()
 	return peers.Container(ctx, nodeID, chainID, id)
+}
+
+// timeOfBare returns the time of a block without a proposer envelope, such as a chain's genesis block. It returns false
+// unless it finds that the block has the ID. VMs define their IDs: most use the hash of an EVM header or of the whole
+// block. The time of blocks of the second kind is in a place that only their VM knows; timeOfBare returns that of the
+// network's genesis.
+func timeOfBare(b []byte, id ids.ID, genesis time.Time) (time.Time, bool) {
+	if ids.ID(hashing.ComputeHash256Array(b)) == id {
+		return genesis, true
+	}
+	const timeField = 11
+	content, _, err := rlp.SplitList(b)
+	if err != nil {
+		return time.Time{}, false
+	}
+	_, _, rest, err := rlp.Split(content)
+	header := content[:len(content)-len(rest)]
+	if err != nil || ids.ID(crypto.Keccak256(header)) != id {
+		return time.Time{}, false
+	}
+	var fields []rlp.RawValue
+	if rlp.DecodeBytes(header, &fields) != nil || len(fields) <= timeField {
+		return time.Time{}, false
+	}
+	var seconds uint64
+	err = rlp.DecodeBytes(fields[timeField], &seconds)
+	return time.Unix(int64(seconds), 0), err == nil
 }

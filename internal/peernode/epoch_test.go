@@ -2,6 +2,7 @@ package peernode
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,11 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/utils/wrappers"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+
+	"quorate/internal/node"
 )
 
 // twoExchanges are peers of which each has at most two questions to answer at a time, as with package p2p.
@@ -204,4 +209,72 @@ func TestLookupsAreBounded(t *testing.T) {
 			require.LessOrEqual(t, len(all.known), maxTips)
 		}
 	})
+}
+
+// TestGenesisDoesNotHideTip has one of 32 voters name the genesis block, which all have accepted. It can be read or
+// not.
+func TestGenesisDoesNotHideTip(t *testing.T) {
+	genesis := []byte("genesis")
+	v, tip := serving(t, 31)
+	v.oldest = hashing.ComputeHash256Array(genesis)
+	v.add(1, 1, v.oldest)
+	for _, sent := range [][]byte{genesis, []byte("something else")} {
+		v.container = func(_ context.Context, _ ids.NodeID, id ids.ID) ([]byte, error) {
+			if id == tip.ID() {
+				return tip.Bytes(), nil
+			}
+			return sent, nil
+		}
+		last, err := v.last(t.Context(), newTips(), ids.ID{'c'})
+		requireLast(t, last, err)
+	}
+	v.container = func(_ context.Context, _ ids.NodeID, id ids.ID) ([]byte, error) {
+		if id == tip.ID() {
+			return []byte("something else"), nil
+		}
+		return genesis, nil
+	}
+	_, err := v.last(t.Context(), newTips(), ids.ID{'c'})
+	require.ErrorContains(t, err, "did not send block "+tip.ID().String())
+}
+
+// TestCutEnvelope has nodes send the last block without its signature, which its ID does not cover. The epoch is right.
+func TestCutEnvelope(t *testing.T) {
+	v, tip := serving(t, 5)
+	v.container = func(context.Context, ids.NodeID, ids.ID) ([]byte, error) {
+		return tip.Bytes()[:len(tip.Bytes())-wrappers.IntLen], nil
+	}
+	last, err := v.last(t.Context(), newTips(), ids.ID{'c'})
+	requireLast(t, last, err)
+}
+
+// TestEpochOfChainWithoutBlocks asks for the epochs of chains whose last block is the genesis block, and of a chain
+// that does not exist.
+func TestEpochOfChainWithoutBlocks(t *testing.T) {
+	n, o, r := newLedgerNetwork(t)
+	o.Ledger = false
+	n.chains[o.Genesis.XChainID].accept(1)
+	follower, _ := started(t, o, n)
+	await(t, follower, confirmedAt(len(r.P)))
+	client, err := node.New(node.Options{Endpoints: []string{node.PeersEndpoint}, Peers: follower})
+	require.NoError(t, err)
+	defer client.Close()
+	epoch := func(chainID ids.ID) node.Epoch {
+		t.Helper()
+		e, err := client.CurrentEpoch(t.Context(), chainID)
+		require.NoError(t, err)
+		return e
+	}
+	require.Equal(t, node.Epoch{Number: 1, StartTime: time.Unix(1_600_000_000, 0)}, epoch(o.Genesis.CChainID))
+	require.Equal(t, node.Epoch{Number: 1, StartTime: time.Unix(o.Genesis.Time.Unix(), 0)}, epoch(o.Genesis.XChainID))
+
+	// validators.Resolver takes a refusal for an unknown blockchain. The client does not repeat the call.
+	unknown := ids.GenerateTestID()
+	var refused *node.RPCError
+	_, err = client.CurrentEpoch(t.Context(), unknown)
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, http.StatusNotFound, refused.Code)
+	status, answer := call(t, follower, fmt.Sprintf("/ext/bc/%s/proposervm", unknown), "proposervm.getCurrentEpoch", "{}")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, answer, errNoChain.Error())
 }
