@@ -61,6 +61,7 @@ type world struct {
 	lag          uint64        // of the node's height
 	asking, most int           // for blocks at the same time
 	slow         time.Duration // an answer to BlockByHeight takes so long
+	epochless    bool          // EpochHeight does not answer
 	onSign       func(aggregator.Request) error
 }
 
@@ -245,9 +246,13 @@ func (w *world) SubnetOf(_ context.Context, blockchainID ids.ID) (ids.ID, error)
 	return ids.Empty, fmt.Errorf("%w %s", validators.ErrUnknownBlockchain, blockchainID)
 }
 
-func (w *world) EpochHeight(_ context.Context, blockchainID ids.ID) (uint64, error) {
+func (w *world) EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, error) {
 	if err := w.called("EpochHeight"); err != nil {
 		return 0, err
+	}
+	if w.epochless {
+		<-ctx.Done()
+		return 0, ctx.Err()
 	}
 	if height, ok := w.epochs[blockchainID]; ok {
 		return height, nil

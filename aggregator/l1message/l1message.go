@@ -366,7 +366,11 @@ func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID id
 	return ids.Empty, false, nil
 }
 
-// address returns the request to sign a statement for the manager's chain.
+// epochTimeout bounds the lookup of the epoch of the manager's chain.
+const epochTimeout = 5 * time.Second
+
+// address returns the request to sign a statement for the manager's chain: at the height of that chain's epoch or, if
+// the epoch is unknown, at the proposed height.
 func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (aggregator.Request, error) {
 	subnetID, err := d.chains.SubnetOf(ctx, manager)
 	if errors.Is(err, validators.ErrUnknownBlockchain) {
@@ -387,7 +391,10 @@ func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (agg
 	}
 	// The P-Chain accepted the transaction.
 	req := aggregator.Request{Message: unsigned, Justification: s.justification, SigningSubnetID: &subnetID, Sent: true}
-	if _, err := d.chains.EpochHeight(ctx, manager); !errors.Is(err, validators.ErrUnknownBlockchain) {
+	limited, cancel := context.WithTimeout(ctx, epochTimeout)
+	defer cancel()
+	_, err = d.chains.EpochHeight(limited, manager)
+	if !errors.Is(err, validators.ErrUnknownBlockchain) && !errors.Is(err, context.DeadlineExceeded) {
 		req.VerifyingBlockchainID = &manager // the aggregator explains any other problem
 	}
 	return req, nil

@@ -262,6 +262,24 @@ func TestWhoSigns(t *testing.T) {
 	}
 }
 
+// TestEpochThatDoesNotCome has the lookup of the epoch take as long as it may. The message is signed at the proposed
+// height.
+func TestEpochThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		txID := w.accept(w.chain.Convert(subnetID, managerChain, address, 2))
+		w.epochless = true
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		began := time.Now()
+		req, err := w.deriver(true).Request(ctx, txID)
+		require.NoError(t, err)
+		require.Equal(t, epochTimeout, time.Since(began))
+		require.Equal(t, managerSubnet, *req.SigningSubnetID)
+		require.Nil(t, req.VerifyingBlockchainID)
+	})
+}
+
 func TestRecordSavesCalls(t *testing.T) {
 	w := newWorld(t)
 	conversion := w.convert(2)
