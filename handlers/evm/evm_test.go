@@ -28,6 +28,7 @@ import (
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 	"quorate/internal/store"
@@ -357,10 +358,18 @@ func TestTokensOfOtherLists(t *testing.T) {
 			require.Equal(t, http.StatusOK, apitest.Get(h, change.Replace(op)+"&pageSize=3&pageToken="+mine).Code, op)
 		}
 	}
-	f.mu.Lock()
-	f.err = fmt.Errorf("reading: %w", evm.ErrPosition)
-	f.mu.Unlock()
-	requireError(t, apitest.Get(h, latest), http.StatusBadRequest, "pageToken: it leads nowhere")
+	for err, want := range map[error]struct {
+		status  int
+		message string
+	}{
+		index.ErrViewBehind: {http.StatusServiceUnavailable, "pageToken: the standby that was read lacks blocks of the earlier pages"},
+		evm.ErrPosition:     {http.StatusBadRequest, "pageToken: it leads nowhere"},
+	} {
+		f.mu.Lock()
+		f.err = fmt.Errorf("reading: %w", err)
+		f.mu.Unlock()
+		requireError(t, apitest.Get(h, latest), want.status, want.message)
+	}
 }
 
 // The query of the index follows from the request.

@@ -103,20 +103,20 @@ type keyRange struct {
 }
 
 // rangeOf returns the range of a list in the blocks from first on. ok is false if it is empty.
-func rangeOf(q *WalletQuery, first uint64, size int, oldest bool) (k keyRange, ok bool, err error) {
+func (s *state) rangeOf(q *WalletQuery, first uint64, size int, oldest bool) (k keyRange, ok bool, err error) {
 	start := q.Start
 	if start == nil || *start < first {
 		start = &first
 	}
 	if !oldest {
-		k.lo, k.hi, ok, err = listKeys(start, q.End, q.After, size)
+		k.lo, k.hi, ok, err = s.listKeys(start, q.End, q.After, size)
 		return k, ok, err
 	}
-	if q.After != nil && len(q.After) != size {
-		return k, false, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+	if err := s.checkPosition(q.After, size); err != nil {
+		return k, false, err
 	}
 	k.dir = store.Descending
-	if k.lo, k.hi, ok, err = listKeys(start, q.End, nil, size); ok && q.After != nil {
+	if k.lo, k.hi, ok, err = s.listKeys(start, q.End, nil, size); ok && q.After != nil {
 		ok = k.skip(q.After)
 	}
 	return k, ok, err
@@ -142,7 +142,7 @@ func (r *Index) NativeTransactions(ctx context.Context, q WalletQuery) (*Transac
 	}
 	defer s.close()
 	p := &TransactionPage{First: first}
-	k, ok, err := rangeOf(&q, p.First, txPlaceSize, false)
+	k, ok, err := s.rangeOf(&q, p.First, txPlaceSize, false)
 	if err != nil || !ok {
 		return p, err
 	}
@@ -218,7 +218,7 @@ func (r *Index) TokenTransfers(ctx context.Context, standard evm.Standard, q Wal
 	}
 	defer s.close()
 	p := &TransferPage{First: first}
-	k, ok, err := rangeOf(&q, p.First, placeSize, false)
+	k, ok, err := s.rangeOf(&q, p.First, placeSize, false)
 	if err != nil || !ok {
 		return p, err
 	}
@@ -313,7 +313,7 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 	}
 	defer s.close()
 	p := &InteractionPage{First: first}
-	k, ok, err := rangeOf(&q.WalletQuery, p.First, txPlaceSize, q.Oldest)
+	k, ok, err := s.rangeOf(&q.WalletQuery, p.First, txPlaceSize, q.Oldest)
 	if err != nil || !ok {
 		return p, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/store"
 )
 
@@ -95,7 +96,8 @@ func (r *Index) Block(ctx context.Context, number uint64) (*Block, error) {
 	return &blocks[0], nil
 }
 
-// Blocks lists the blocks of the chain, newest first. It returns ErrNoBlocks if an older version indexed some of them.
+// Blocks lists the blocks of the chain, newest first. It returns ErrNoBlocks if an older version indexed some of them, and
+// index.ErrViewBehind if the view lacks the block of a position.
 func (r *Index) Blocks(ctx context.Context, q BlockQuery) (*BlockPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -109,8 +111,11 @@ func (r *Index) Blocks(ctx context.Context, q BlockQuery) (*BlockPage, error) {
 			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
 		}
 		before := binary.BigEndian.Uint64(q.After)
-		if before <= s.head.first || before > last {
+		if before <= s.head.first {
 			return nil, fmt.Errorf("%w: block %d", ErrPosition, before)
+		}
+		if err := index.CheckPin(last, before); err != nil {
+			return nil, err
 		}
 		last = before - 1
 	}

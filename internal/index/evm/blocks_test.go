@@ -7,6 +7,7 @@ import (
 	"github.com/holiman/uint256"
 	"github.com/stretchr/testify/require"
 
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 	"quorate/internal/store"
 )
@@ -63,10 +64,12 @@ func TestBlocks(t *testing.T) {
 		}
 		require.Equal(t, want, got, limit)
 	}
-	for _, bad := range [][]byte{{}, {1}, make([]byte, 8), {7: 255, 6: 255}, make([]byte, 9)} {
+	for _, bad := range [][]byte{{}, {1}, make([]byte, 8), make([]byte, 9)} {
 		_, err := w.record.Blocks(t.Context(), evm.BlockQuery{Limit: 1, After: bad})
 		require.ErrorIs(t, err, evm.ErrPosition, "%x", bad)
 	}
+	_, err = w.record.Blocks(t.Context(), evm.BlockQuery{Limit: 1, After: []byte{7: 255, 6: 255}})
+	require.ErrorIs(t, err, index.ErrViewBehind)
 
 	// Rows of an older version end with the reference.
 	var batch store.Batch
@@ -82,4 +85,49 @@ func TestBlocks(t *testing.T) {
 	at := uint64(4_100)
 	_, err = w.record.Balances(t.Context(), evm.BalanceQuery{At: &at, Limit: 1})
 	require.NoError(t, err)
+}
+
+// A page is refused if its view lacks the block of the page before: the blocks between would be missing.
+func TestPagesOfStandbys(t *testing.T) {
+	p := newPast(5, pastOptions{blocks: 40})
+	ahead, behind := newWorld(t, p, store.NewMemory()), newWorld(t, p, store.NewMemory())
+	ahead.advance(len(p.blocks))
+	last := len(p.blocks) - 1
+	for len(p.blocks[last].Transactions) == 0 {
+		last--
+	}
+	behind.advance(last)
+	wallet := p.blocks[last].Transactions[len(p.blocks[last].Transactions)-1].From
+	for name, page := range map[string]func(x *evm.Index, after []byte) ([]byte, error){
+		"blocks": func(x *evm.Index, after []byte) ([]byte, error) {
+			page, err := x.Blocks(t.Context(), evm.BlockQuery{Limit: 1, After: after})
+			if err != nil {
+				return nil, err
+			}
+			return page.Next, nil
+		},
+		"transactions": func(x *evm.Index, after []byte) ([]byte, error) {
+			page, err := x.Latest(t.Context(), evm.LatestQuery{Limit: 1, After: after})
+			if err != nil {
+				return nil, err
+			}
+			return page.Next, nil
+		},
+		"transactions of an address": func(x *evm.Index, after []byte) ([]byte, error) {
+			q := evm.InteractionQuery{WalletQuery: evm.WalletQuery{Wallet: wallet, Limit: 1, After: after}}
+			page, err := x.Interactions(t.Context(), q)
+			if err != nil {
+				return nil, err
+			}
+			return page.Next, nil
+		},
+	} {
+		next, err := page(ahead.record, nil)
+		require.NoError(t, err, name)
+		require.NotNil(t, next, name)
+		_, err = page(ahead.record, next)
+		require.NoError(t, err, name)
+		_, err = page(behind.record, next)
+		require.ErrorIs(t, err, index.ErrViewBehind, name)
+	}
 }

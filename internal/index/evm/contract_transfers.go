@@ -32,7 +32,7 @@ func (r *Index) ContractTransfers(ctx context.Context, q WalletQuery) (*Transfer
 	}
 	defer s.close()
 	p := &TransferPage{First: first}
-	k, ok, err := rangeOf(&q, first, contractTransferSize, false)
+	k, ok, err := s.rangeOf(&q, first, contractTransferSize, false)
 	if err != nil || !ok {
 		return p, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 	"quorate/internal/store"
 )
@@ -580,12 +581,12 @@ func TestErrors(t *testing.T) {
 		require.ErrorIs(t, err, evm.ErrPosition)
 	}
 	// Any bytes of the right length are a position, and do no harm.
-	for _, b := range []byte{0, 0x7f, 0xff} {
+	for b, want := range map[byte]error{0: index.ErrViewBehind, 0x7f: index.ErrViewBehind, 0xff: nil} { // of block 0
 		after := slices.Repeat([]byte{b}, 200)
 		_, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 5, After: after[:12]})
-		require.NoError(t, err)
+		require.ErrorIs(t, err, want)
 		_, err = w.record.Transfers(ctx, evm.WalletQuery{Limit: 5, After: after[:16]})
-		require.NoError(t, err)
+		require.ErrorIs(t, err, want)
 		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 5, After: after[:60]})
 		require.Error(t, err) // it names a block, which is not indexed
 		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 5, After: append([]byte{0, 0, 0, 0, 0, 0, 0, 110}, after[:52]...)})

@@ -11,6 +11,7 @@ import (
 
 	"quorate/internal/bounded"
 	"quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/store"
 )
 
@@ -106,11 +107,23 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	return b.BlockRef, v.End()
 }
 
+// checkPosition returns ErrPosition unless a position in a list has a size, and index.ErrViewBehind if the view lacks its
+// block. The position may be nil.
+func (s *state) checkPosition(position []byte, size int) error {
+	if position == nil {
+		return nil
+	}
+	if len(position) != size {
+		return fmt.Errorf("%w: %d bytes", ErrPosition, len(position))
+	}
+	return index.CheckPin(s.head.tip.Number, ^binary.BigEndian.Uint64(position)) // the keys of lists begin so
+}
+
 // listKeys returns the keys lo <= k < hi of a list, newest first, within Start <= number < End and after a position. ok
 // is false if there are none.
-func listKeys(start, end *uint64, after []byte, size int) (lo, hi []byte, ok bool, err error) {
-	if after != nil && len(after) != size {
-		return nil, nil, false, fmt.Errorf("%w: %d bytes", ErrPosition, len(after))
+func (s *state) listKeys(start, end *uint64, after []byte, size int) (lo, hi []byte, ok bool, err error) {
+	if err := s.checkPosition(after, size); err != nil {
+		return nil, nil, false, err
 	}
 	if end != nil {
 		if *end == 0 {
@@ -150,7 +163,7 @@ func (r *Index) Deployments(ctx context.Context, q DeploymentQuery) (*Deployment
 		return nil, err
 	}
 	defer s.close()
-	lo, _, _, err := listKeys(nil, nil, q.After, placeSize)
+	lo, _, _, err := s.listKeys(nil, nil, q.After, placeSize)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (r *Index) Latest(ctx context.Context, q LatestQuery) (*TransactionPage, er
 		after := *q.Block + 1
 		start, end = q.Block, &after
 	}
-	lo, hi, ok, err := listKeys(start, end, q.After, txPlaceSize)
+	lo, hi, ok, err := s.listKeys(start, end, q.After, txPlaceSize)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (r *Index) Internals(ctx context.Context, q WalletQuery) (*InternalPage, er
 		return nil, err
 	}
 	defer s.close()
-	lo, hi, ok, err := listKeys(q.Start, q.End, q.After, placeSize)
+	lo, hi, ok, err := s.listKeys(q.Start, q.End, q.After, placeSize)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, er
 		return nil, err
 	}
 	defer s.close()
-	lo, hi, ok, err := listKeys(q.Start, q.End, q.After, placeSize)
+	lo, hi, ok, err := s.listKeys(q.Start, q.End, q.After, placeSize)
 	if err != nil {
 		return nil, err
 	}
