@@ -22,8 +22,9 @@ var (
 )
 
 // maxExchanges bounds the pending block requests to one node: one for each chain of the primary
-// network and one for an epoch. Large answers delay signatures on the same connection.
-const maxExchanges = 4
+// network, and eight for the epochs of chains that are looked up at the same time. Large answers delay
+// signatures on the same connection.
+const maxExchanges = 11
 
 // replyKind is the kind of message that answers a request.
 type replyKind uint8

@@ -22,8 +22,8 @@ import (
 const (
 	// maxTips bounds the chains whose last blocks are cached.
 	maxTips = 64
-	// maxLookups bounds the chains whose last blocks are looked up at a time. A node may validate several of them, and
-	// a session has few exchanges.
+	// maxLookups bounds the chains whose last blocks are looked up at a time. A node may validate all of them; its
+	// session has an exchange for each (p2p, maxExchanges).
 	maxLookups = 8
 	// lookupTimeout bounds a lookup. It is shorter than the timeout of a call (package node), so that the caller gets
 	// the reason of a failure.
