@@ -107,7 +107,7 @@ func (w *webhooks) validators(name string) (webhook.Source, bool) {
 		if opened == nil || webhook.PChain(opened.ID) != name {
 			continue
 		}
-		index, progress, ok := opened.Registry()
+		index, progress, ok := opened.StoreRegistry()
 		if !ok {
 			return nil, false
 		}

@@ -225,6 +225,9 @@ func (b *validatorBlock) below(ctx context.Context, f *ValidatorFilter) ([]Event
 		if err != nil {
 			return nil, err
 		}
+		if page.Head.Height < b.Height {
+			return nil, fmt.Errorf("reading L1 validators at height %d: the last block is %d", b.Height, page.Head.Height)
+		}
 		all := slices.DeleteFunc(page.Validators, func(v *registry.L1Validator) bool {
 			before := !v.Removed.IsZero() && v.Removed.Before(b.Time)
 			return before || removed[v.ValidationID] || !f.selects(v.NodeID, v.SubnetID)

@@ -233,11 +233,26 @@ func readEvent(r *row.Reader) (e Event) {
 	return e
 }
 
-// Activity returns what the block at a height changed about validators; a zero Time means nothing.
-func (x *Index) Activity(ctx context.Context, height uint64) (*Activity, error) {
-	v, err := x.viewer.View(ctx)
+// viewAt opens a view in which the block at a height is indexed. It returns an error if the view lacks the block, as
+// that of a server that lags may.
+func (x *Index) viewAt(ctx context.Context, height uint64) (store.View, error) {
+	v, head, err := x.view(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the registry: %w", err)
+		return nil, err
+	}
+	if head.Height < height {
+		_ = v.Close()
+		return nil, fmt.Errorf("reading the registry at height %d: its last block is %d", height, head.Height)
+	}
+	return v, nil
+}
+
+// Activity returns what the block at a height changed about validators; a zero Time means nothing. It returns an error
+// if the block is not indexed.
+func (x *Index) Activity(ctx context.Context, height uint64) (*Activity, error) {
+	v, err := x.viewAt(ctx, height)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = v.Close() }()
 	values, err := v.Get(ctx, store.FamilyValidatorActivity, []store.PK{activityKey(x.networkID, height)})
@@ -260,11 +275,12 @@ func (x *Index) Activity(ctx context.Context, height uint64) (*Activity, error) 
 	return a, nil
 }
 
-// Balances returns the balances of L1 validators before and after the block, in nAVAX.
+// Balances returns the balances of L1 validators before and after the block, in nAVAX. It returns an error if the block
+// is not indexed.
 func (x *Index) Balances(ctx context.Context, a *Activity, validationIDs []ids.ID) (before, after []uint64, err error) {
-	v, err := x.viewer.View(ctx)
+	v, err := x.viewAt(ctx, a.Height)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the registry: %w", err)
+		return nil, nil, err
 	}
 	defer func() { _ = v.Close() }()
 	before, after = make([]uint64, len(validationIDs)), make([]uint64, len(validationIDs))

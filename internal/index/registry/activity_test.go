@@ -142,6 +142,30 @@ func TestActivityEqualsReplay(t *testing.T) {
 	require.Positive(t, seen["used up"])
 }
 
+// TestActivityBeyondLastBlock asks an index for a block that it does not have yet, as a server that lags is asked.
+func TestActivityBeyondLastBlock(t *testing.T) {
+	c := newChain(t, 1, 100)
+	s := store.NewMemory()
+	defer s.Close()
+	projection, x := c.projection(t, libraryConfig()), registry.New(s, network, libraryConfig())
+	var batch store.Batch
+	for _, b := range c.blocks {
+		require.NoError(t, projection.Apply(t.Context(), s, b, &batch))
+	}
+	require.NoError(t, s.Commit(t.Context(), &batch))
+	last := c.blocks[len(c.blocks)-1].Height
+	a, err := x.Activity(t.Context(), last)
+	require.NoError(t, err)
+	_, _, err = x.Balances(t.Context(), a, nil)
+	require.NoError(t, err)
+	a.Height++
+	want := fmt.Sprintf("at height %d: its last block is %d", last+1, last)
+	_, err = x.Activity(t.Context(), a.Height)
+	require.ErrorContains(t, err, want)
+	_, _, err = x.Balances(t.Context(), a, nil)
+	require.ErrorContains(t, err, want)
+}
+
 func checkActivity(t *testing.T, x *registry.Index, want *expected, height uint64, seen map[any]int) {
 	t.Helper()
 	a, err := x.Activity(t.Context(), height)

@@ -18,6 +18,7 @@ import (
 	"quorate/internal/index/primary"
 	"quorate/internal/index/registry"
 	"quorate/internal/index/vertices"
+	"quorate/internal/store"
 )
 
 // Data returns the network's indexed data for the Data API, or what is missing for it. It returns false if the service
@@ -40,7 +41,7 @@ func (n *Network) Data() (data.Network, bool) {
 	if n.views != nil {
 		record, d.Subnets = ledger.New(n.views, n.ID), subnets.New(n.views, n.ID)
 	}
-	d.Registry, d.RegistryProgress = n.registry(chains)
+	d.Registry, d.RegistryProgress = registryOn(n.views, chains)
 	d.Uptimes = n.uptimes
 	d.Versions = n.versions
 	d.Ledger = record
@@ -72,18 +73,29 @@ func (n *Network) Data() (data.Network, bool) {
 
 // Registry returns the index of validators and its progress. It returns false if there is none.
 func (n *Network) Registry() (*registry.Index, func() data.Progress, bool) {
+	return n.registry(n.views)
+}
+
+// StoreRegistry does the same but reads the store even if there are standbys, two of which may be at different heights.
+// No read returns an older state than the read before.
+func (n *Network) StoreRegistry() (*registry.Index, func() data.Progress, bool) {
+	return n.registry(nil)
+}
+
+func (n *Network) registry(views store.Viewer) (*registry.Index, func() data.Progress, bool) {
 	i := n.indexed.Load()
 	if i == nil || !n.ledger || i.origin.genesis == nil {
 		return nil, nil, false
 	}
-	validators, progress := n.registry(i.chains)
+	validators, progress := registryOn(views, i.chains)
 	return validators, progress, true
 }
 
-func (n *Network) registry(chains *primary.Network) (*registry.Index, func() data.Progress) {
+// registryOn returns the index of validators in views, or in the store if views is nil, and its progress.
+func registryOn(views store.Viewer, chains *primary.Network) (*registry.Index, func() data.Progress) {
 	validators := chains.Registry
-	if n.views != nil {
-		validators = validators.On(n.views)
+	if views != nil {
+		validators = validators.On(views)
 	}
 	return validators, func() data.Progress {
 		p := reply.ProgressOf(chains.RegistryStatus())

@@ -1,0 +1,37 @@
+package network
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
+
+	"quorate/internal/chain/genesis"
+	"quorate/internal/index/primary"
+	"quorate/internal/index/registry"
+	"quorate/internal/store"
+)
+
+// unavailable are standbys that do not answer.
+type unavailable struct{}
+
+func (unavailable) View(context.Context) (store.View, error) { return nil, store.ErrUnavailable }
+
+func TestStoreRegistryReadsNoStandby(t *testing.T) {
+	s := store.NewMemory()
+	defer func() { require.NoError(t, s.Close()) }()
+	n := &Network{ID: 5, ledger: true, views: unavailable{}}
+	n.indexed.Store(&chainIndex{
+		origin: origin{genesis: new(genesis.Genesis)}, chains: &primary.Network{Registry: registry.New(s, 5, fee.Config{})},
+	})
+	index, _, ok := n.Registry()
+	require.True(t, ok)
+	_, err := index.Head(t.Context())
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	index, _, ok = n.StoreRegistry()
+	require.True(t, ok)
+	_, err = index.Head(t.Context())
+	require.NoError(t, err)
+}
