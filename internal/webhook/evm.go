@@ -82,12 +82,14 @@ func (s *EVM) Block(ctx context.Context, height uint64) (Block, error) {
 type evmBlock struct {
 	*evm.Block
 	options   *EVMOptions
-	transfers [][]evm.Transfer         // by transaction
+	transfers []int                    // number of token transfers by transaction
 	involved  map[common.Address][]int // transactions in ascending order
 }
 
 func newEVMBlock(b *evm.Block, o *EVMOptions) *evmBlock {
-	x := &evmBlock{Block: b, options: o, transfers: make([][]evm.Transfer, len(b.Transactions)), involved: make(map[common.Address][]int)}
+	x := &evmBlock{
+		Block: b, options: o, transfers: make([]int, len(b.Transactions)), involved: make(map[common.Address][]int),
+	}
 	for i := range b.Transactions {
 		x.involve(i, &b.Transactions[i])
 	}
@@ -114,7 +116,7 @@ func (x *evmBlock) involve(i int, tx *evm.Transaction) {
 		note(tx.Logs[j].Address)
 		for _, t := range evm.Transfers(&tx.Logs[j]) {
 			note(t.From, t.To)
-			x.transfers[i] = append(x.transfers[i], t)
+			x.transfers[i]++
 		}
 	}
 	for j := range tx.Frames {
@@ -127,7 +129,37 @@ func (x *evmBlock) involve(i int, tx *evm.Transaction) {
 // internal reports whether a frame is an internal transaction: one that moved value or created a contract.
 func internal(f *evm.Frame) bool { return !f.Reverted && (!f.Value.IsZero() || f.Creates()) }
 
-// Events implements Block.
+const (
+	// itemBytes is the maximum size in a message of a token transfer, of an internal transaction, and of a log without its
+	// data. A contract can make a transfer of 32 bytes of a log, because the arrays of a batch may overlap.
+	itemBytes = 2 << 10
+	// maxDetails is the maximum size of the details in one message; see details.
+	maxDetails = 8 << 20
+	// maxBlockDetails is the maximum size of the details in all messages to a webhook about one block.
+	maxBlockDetails = maxPendingBytes
+)
+
+// details returns the maximum size in a message of the parts of a transaction that its sender can make large: input,
+// token transfers, internal transactions and logs.
+func (x *evmBlock) details(i int, w *Webhook) int {
+	tx := &x.Transactions[i]
+	n := itemBytes*x.transfers[i] + 2*len(tx.Input)
+	if w.IncludeInternals {
+		for j := range tx.Frames {
+			if internal(&tx.Frames[j]) {
+				n += itemBytes
+			}
+		}
+	}
+	if w.IncludeLogs {
+		for j := range tx.Logs {
+			n += itemBytes + 2*len(tx.Logs[j].Data)
+		}
+	}
+	return n
+}
+
+// Events implements Block. It omits the details of transactions whose details exceed the limits.
 func (x *evmBlock) Events(ctx context.Context, w *Webhook) ([]Event, error) {
 	var found []int
 	for _, text := range w.Addresses {
@@ -140,14 +172,20 @@ func (x *evmBlock) Events(ctx context.Context, w *Webhook) ([]Event, error) {
 	slices.Sort(found)
 	found = slices.Compact(found)
 	var events []Event
+	room := maxBlockDetails
 	for _, i := range found {
-		tx, err := x.transaction(ctx, i, w)
-		if err != nil {
-			return nil, err
-		}
+		tx := x.transaction(i)
 		body := map[string]any{"transaction": tx}
-		if w.IncludeLogs {
-			body["logs"] = x.logs(i)
+		if n := x.details(i, w); n > min(room, maxDetails) {
+			body["truncated"] = true
+		} else {
+			room -= n
+			if err := x.addDetails(ctx, i, w, tx); err != nil {
+				return nil, err
+			}
+			if w.IncludeLogs {
+				body["logs"] = x.logs(i)
+			}
 		}
 		events = append(events, Event{Name: x.Transactions[i].Hash.Hex(), Body: body})
 	}
@@ -245,13 +283,13 @@ type evmLog struct {
 	Removed bool `json:"removed"`
 }
 
-// transaction returns a transaction as a webhook wants it. A transaction without maximum fees has its gas price as both
+// transaction returns a transaction without its details. A transaction without maximum fees has its gas price as both
 // (EIP-1559). A contract creation has no recipient.
-func (x *evmBlock) transaction(ctx context.Context, i int, w *Webhook) (*evmTransaction, error) {
+func (x *evmBlock) transaction(i int) *evmTransaction {
 	tx := &x.Transactions[i]
 	shown := &evmTransaction{
 		BlockHash: x.Hash, BlockNumber: number(x.Number), From: tx.From.Hex(), Gas: number(tx.GasLimit), GasPrice: tx.GasPrice.Dec(),
-		MaxFee: tx.GasPrice.Dec(), MaxPriorityFee: tx.GasPrice.Dec(), Hash: tx.Hash, Status: "0", Input: hexText(tx.Input),
+		MaxFee: tx.GasPrice.Dec(), MaxPriorityFee: tx.GasPrice.Dec(), Hash: tx.Hash, Status: "0", Input: "0x",
 		Nonce: number(tx.Nonce), Index: i, Value: tx.Value.Dec(), Type: tx.Type, ChainID: number(x.options.ChainID),
 		GasUsed: number(tx.GasUsed), EffectiveGasPrice: tx.GasPrice.Dec(), ReceiptRoot: x.ReceiptsRoot, Timestamp: x.Time,
 		ERC20: []evmTransfer{}, ERC721: []evmTransfer{}, ERC1155: []evmTransfer{},
@@ -277,17 +315,27 @@ func (x *evmBlock) transaction(ctx context.Context, i int, w *Webhook) (*evmTran
 	shown.CumulativeGasUsed = number(gas)
 	native := x.options.Native
 	shown.Native = evmNative{native.Name, native.Symbol, *native.Decimals, withDecimals(&tx.Value, *native.Decimals)}
+	return shown
+}
+
+// addDetails adds the details of a transaction that a webhook wants, except its logs.
+func (x *evmBlock) addDetails(ctx context.Context, i int, w *Webhook, shown *evmTransaction) error {
+	tx := &x.Transactions[i]
+	shown.Input = hexText(tx.Input)
 	if w.IncludeInternals && x.Traced {
 		shown.Internals = internals(tx)
 	}
-	return shown, x.addTransfers(ctx, i, shown)
+	return x.addTransfers(ctx, i, shown)
 }
 
 // addTransfers adds the token transfers of a transaction.
 func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransaction) error {
-	transfers := x.transfers[i]
-	if len(transfers) == 0 {
+	if x.transfers[i] == 0 {
 		return nil
+	}
+	transfers := make([]evm.Transfer, 0, x.transfers[i])
+	for j := range x.Transactions[i].Logs {
+		transfers = append(transfers, evm.Transfers(&x.Transactions[i].Logs[j])...)
 	}
 	contracts := make([]common.Address, len(transfers))
 	for j := range transfers {

@@ -82,12 +82,40 @@ type hook struct {
 
 	mu sync.Mutex
 	w  *Webhook // immutable; guarded by mu
+	// pause is the pause after the last failure to find or write events, which ends at retry; 0 after a success. Both are
+	// guarded by mu.
+	pause time.Duration
+	retry time.Time
 }
 
 func (h *hook) webhook() *Webhook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.w
+}
+
+// longestPause is the maximum of hook.pause.
+const longestPause = 10 * time.Second
+
+// note notes whether the last attempt to find and write events failed. After a failure the webhook pauses, longer each
+// time. It reports whether this is the first failure after a success.
+func (h *hook) note(failed bool) (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !failed {
+		h.pause = 0
+		return false
+	}
+	first = h.pause == 0
+	h.pause = min(max(2*h.pause, followTime), longestPause)
+	h.retry = time.Now().Add(h.pause)
+	return first
+}
+
+func (h *hook) pausing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pause > 0 && time.Now().Before(h.retry)
 }
 
 // NewWorker returns a worker. It starts nothing.
@@ -301,7 +329,7 @@ func (w *Worker) follow(ctx context.Context, chain string) {
 }
 
 // advance finds the events of a chain up to its tip, for at most followTime, so that the next call sees a new tip and
-// new webhooks.
+// new webhooks. A failure that concerns one webhook does not delay the others.
 func (w *Worker) advance(ctx context.Context, chain string) error {
 	source, ok := w.source(chain)
 	if !ok {
@@ -313,21 +341,30 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 	}
 	hooks := w.on(chain)
 	for begin := time.Now(); ctx.Err() == nil && time.Since(begin) < followTime; {
-		group, height, err := behind(ctx, hooks, tip)
-		if err != nil || len(group) == 0 {
-			return err
+		group, height := w.behind(ctx, hooks, tip)
+		if len(group) == 0 {
+			return nil
 		}
 		block, err := source.Block(ctx, height)
 		if err != nil {
 			return err
 		}
 		for _, h := range group {
-			if err := h.report(ctx, block, height); err != nil {
-				return err
-			}
+			w.note(ctx, h, h.report(ctx, block, height))
 		}
 	}
 	return nil
+}
+
+// note notes the result of an attempt to find and write the events of a webhook.
+func (w *Worker) note(ctx context.Context, h *hook, err error) {
+	if ctx.Err() != nil {
+		return // the attempt may have failed for this reason
+	}
+	if first := h.note(err != nil); first && !errors.Is(err, store.ErrFenced) {
+		w.log.Error("the events of a webhook cannot be found or written; trying again",
+			slog.String("webhook", h.webhook().ID), slog.Any("error", err))
+	}
 }
 
 // nearTip is the number of blocks below the tip within which webhooks come before those further behind.
@@ -335,16 +372,18 @@ const nearTip = 16
 
 // behind returns the webhooks whose turn it is, and the height that they search next. Those near the tip come first, so
 // that a webhook that was held up does not delay others while it catches up. Among either kind, those furthest behind
-// come first. Webhooks whose outbox is full wait. There is no webhook if all have reached the tip.
-func behind(ctx context.Context, hooks []*hook, tip uint64) (group []*hook, height uint64, err error) {
+// come first. Webhooks whose outbox is full wait, as do those that failed a moment ago. There is no webhook if all have
+// reached the tip.
+func (w *Worker) behind(ctx context.Context, hooks []*hook, tip uint64) (group []*hook, height uint64) {
 	var turn [2]uint64 // of group: 0 near the tip, else 1; then the height
 	for _, h := range hooks {
-		if h.ended.Load() {
+		if h.ended.Load() || h.pausing() {
 			continue
 		}
 		next, room, err := h.position(ctx, h.webhook().From)
 		if err != nil {
-			return nil, 0, err
+			w.note(ctx, h, err)
+			continue
 		}
 		if !room || next > tip {
 			continue
@@ -360,7 +399,7 @@ func behind(ctx context.Context, hooks []*hook, tip uint64) (group []*hook, heig
 			group = append(group, h)
 		}
 	}
-	return group, turn[1], nil
+	return group, turn[1]
 }
 
 // report writes the messages about the events of a block.

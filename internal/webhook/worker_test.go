@@ -11,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -137,8 +139,9 @@ type bench struct {
 	hook  webhook.Webhook
 }
 
-func newBench(t *testing.T) *bench {
-	s := store.NewMemory()
+func newBench(t *testing.T) *bench { return newBenchOn(t, store.NewMemory()) }
+
+func newBenchOn(t *testing.T, s store.Store) *bench {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	b := &bench{book: webhook.NewBook(s, 3), chain: new(counter)}
 	b.to = &receiver{secret: func() string {
@@ -315,6 +318,78 @@ func TestLateWebhookDelaysNoOther(t *testing.T) {
 		require.NotContains(t, b.to.heights(), 500)
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, upTo(1, 501), b.to.heights())
+	})
+}
+
+// limited refuses batches above 100 kB, as any store refuses values above store.MaxValue.
+type limited struct{ store.Store }
+
+func (s limited) Commit(ctx context.Context, b *store.Batch) error {
+	if b.Bytes() > 100_000 {
+		return fmt.Errorf("%w: %d bytes", store.ErrInvalid, b.Bytes())
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+// uneven is a chain whose events are large and slow to find for the webhooks with one URL while broken is set.
+type uneven struct {
+	*counter
+	url    string
+	broken atomic.Bool
+}
+
+func (c *uneven) Block(ctx context.Context, height uint64) (webhook.Block, error) {
+	b, err := c.counter.Block(ctx, height)
+	return unevenBlock{b, c}, err
+}
+
+type unevenBlock struct {
+	webhook.Block
+	chain *uneven
+}
+
+func (b unevenBlock) Events(ctx context.Context, w *webhook.Webhook) ([]webhook.Event, error) {
+	if w.URL == b.chain.url && b.chain.broken.Load() {
+		time.Sleep(time.Second)
+		return []webhook.Event{{Name: "one", Body: strings.Repeat("x", 200_000)}}, nil
+	}
+	return b.Block.Events(ctx, w)
+}
+
+// TestFailureDelaysNoOther has a webhook whose events the store refuses, and another one on the same chain.
+func TestFailureDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBenchOn(t, limited{store.NewMemory()})
+		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
+		chain := &uneven{counter: b.chain, url: "https://example.org/other"}
+		chain.broken.Store(true)
+		chain.tip.Store(5)
+		_, err := b.book.Create(t.Context(), webhook.Webhook{
+			Owner: "ann", URL: chain.url, EventType: webhook.AddressActivity, Chain: "test", From: 1,
+		})
+		require.NoError(t, err)
+		var log bytes.Buffer // written by one goroutine at a time
+		w := webhook.NewWorker(webhook.Options{
+			Book: b.book, Transport: b.to, Source: func(string) (webhook.Source, bool) { return chain, true },
+			Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		time.Sleep(20 * time.Second)
+		require.Equal(t, upTo(1, 5), b.to.heights())
+		for tip := uint64(6); tip <= 40; tip++ {
+			chain.tip.Store(tip)
+			time.Sleep(5 * time.Second)
+			require.Equal(t, upTo(1, int(tip)), b.to.heights())
+		}
+		require.Len(t, b.to.accepted, 40)
+		chain.broken.Store(false)
+		time.Sleep(time.Minute)
+		end()
+		running.Wait()
+		require.Len(t, b.to.accepted, 80, "the other webhook gets its events later")
+		require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), "%s", &log)
 	})
 }
 

@@ -1,0 +1,144 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/holiman/uint256"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/internal/chain/evm"
+)
+
+// overlapping returns the log of an ERC-1155 batch of n transfers whose IDs and amounts are in the same bytes.
+func overlapping(n int) evm.Log {
+	var data []byte
+	for _, word := range []int{64, 64, n} {
+		b := uint256.NewInt(uint64(word)).Bytes32()
+		data = append(data, b[:]...)
+	}
+	topic := common.HexToHash("0x4a39dc06d4c0dbc64b70af90fd698a233a518aa5d07e595d983b8c0526c8f7fb")
+	party := common.BytesToHash(bytes.Repeat([]byte{0xff}, common.AddressLength))
+	data = append(data, bytes.Repeat([]byte{0xff}, 32*n)...)
+	return evm.Log{Topics: []common.Hash{topic, party, party, party}, Data: data}
+}
+
+// shownEVM is a message about a transaction.
+type shownEVM struct {
+	size      int
+	Truncated bool
+	Logs      []any
+	// The lists of a transaction are nil if they are absent.
+	Transaction struct {
+		Input                                             string
+		ERC20Transfers, ERC721Transfers, ERC1155Transfers []any
+		InternalTransactions                              []any
+	}
+}
+
+// showEVM returns the messages to a webhook about a block with transactions from its address. The names of the tokens
+// are the longest ones.
+func showEVM(t *testing.T, w Webhook, transactions ...evm.Transaction) (all []shownEVM) {
+	t.Helper()
+	from := common.Address{7}
+	for i := range transactions {
+		transactions[i].From, transactions[i].To = from, &from
+	}
+	decimals, text := uint8(255), strings.Repeat(`"`, 256)
+	source := NewEVM(EVMOptions{
+		Native: Token{Decimals: &decimals},
+		Tip:    func() (uint64, bool) { return 1, true },
+		Fetch: func(context.Context, uint64, int) ([]*evm.Block, error) {
+			return []*evm.Block{{Number: 1, Traced: true, Transactions: transactions}}, nil
+		},
+		Tokens: func(_ context.Context, addresses []common.Address) ([]*Token, error) {
+			tokens := make([]*Token, len(addresses))
+			for i := range tokens {
+				tokens[i] = &Token{Name: text, Symbol: text, Decimals: &decimals}
+			}
+			return tokens, nil
+		},
+	})
+	block, err := source.Block(t.Context(), 1)
+	require.NoError(t, err)
+	w.Addresses = []string{from.Hex()}
+	events, err := block.Events(t.Context(), &w)
+	require.NoError(t, err)
+	require.Len(t, events, len(transactions))
+	for _, e := range events {
+		body, err := canonical(e.Body)
+		require.NoError(t, err)
+		one := shownEVM{size: len(body)}
+		require.NoError(t, json.Unmarshal(body, &one))
+		require.NotNil(t, one.Transaction.ERC20Transfers)
+		require.NotNil(t, one.Transaction.ERC721Transfers)
+		require.NotNil(t, one.Transaction.ERC1155Transfers)
+		all = append(all, one)
+	}
+	return all
+}
+
+// small is the maximum size of a message without details.
+const small = 4 << 10
+
+// TestLargeTransactions has transactions whose messages would be larger than a store accepts.
+func TestLargeTransactions(t *testing.T) {
+	const fits = 4000
+	one := showEVM(t, Webhook{}, evm.Transaction{Input: []byte{1}, Logs: []evm.Log{overlapping(fits)}})[0]
+	require.False(t, one.Truncated)
+	require.Len(t, one.Transaction.ERC1155Transfers, fits)
+	require.Equal(t, "0x01", one.Transaction.Input)
+	require.Greater(t, one.size, maxDetails/2)
+	require.LessOrEqual(t, one.size, maxDetails+small)
+
+	data := make([]byte, maxDetails/2)
+	frames := make([]evm.Frame, fits+100)
+	for i := range frames {
+		frames[i].Value.SetAllOne()
+	}
+	for name, c := range map[string]struct {
+		w    Webhook
+		full bool // unless the webhook wants what is large
+		tx   evm.Transaction
+	}{
+		"transfers":             {Webhook{}, false, evm.Transaction{Logs: []evm.Log{overlapping(50_000)}}},
+		"transfers of two logs": {Webhook{}, false, evm.Transaction{Logs: []evm.Log{overlapping(3000), overlapping(3000)}}},
+		"input":                 {Webhook{}, false, evm.Transaction{Input: make([]byte, maxDetails/2+1)}},
+		"internal transactions": {Webhook{IncludeInternals: true}, true, evm.Transaction{Frames: frames}},
+		"logs":                  {Webhook{IncludeLogs: true}, true, evm.Transaction{Logs: make([]evm.Log, fits+100)}},
+		"data of logs":          {Webhook{IncludeLogs: true}, true, evm.Transaction{Logs: []evm.Log{{Data: data}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := showEVM(t, c.w, c.tx)[0]
+			require.True(t, got.Truncated)
+			require.LessOrEqual(t, got.size, small)
+			require.Equal(t, "0x", got.Transaction.Input)
+			require.Nil(t, got.Transaction.InternalTransactions)
+			require.Nil(t, got.Logs)
+			require.Equal(t, !c.full, showEVM(t, Webhook{}, c.tx)[0].Truncated)
+		})
+	}
+}
+
+// TestLargeBlock has a block with many transactions, each with as many transfers as fit in a message.
+func TestLargeBlock(t *testing.T) {
+	transactions := make([]evm.Transaction, 40)
+	for i := range transactions {
+		transactions[i] = evm.Transaction{Hash: common.Hash{byte(i)}, Logs: []evm.Log{overlapping(4000)}}
+	}
+	transactions[39].Logs = nil
+	full, size := 0, 0
+	for _, one := range showEVM(t, Webhook{}, transactions...) {
+		size += one.size
+		if !one.Truncated {
+			full++
+		}
+	}
+	require.Equal(t, maxBlockDetails/(4000*itemBytes)+1, full, "the last transaction has no details")
+	require.LessOrEqual(t, size, maxBlockDetails+len(transactions)*small)
+}
