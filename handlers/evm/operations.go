@@ -11,8 +11,8 @@ import (
 	"quorate/internal/index/evm"
 )
 
-// index is the name of the index of EVM chains.
-const index = "evm"
+// indexName is the name of the index of EVM chains.
+const indexName = "evm"
 
 const (
 	tag         = "EVM"
@@ -64,7 +64,7 @@ func (a *API) chainListOperations() []operation.Operation {
 			ID: "listChains", Path: "/v1/chains", Tag: tag,
 			Summary:     "Indexed EVM chains",
 			Description: "The chains that this instance indexes." + emptyFields,
-			Index:       index,
+			Index:       indexName,
 			Parameters:  []query.Parameter{chainNetwork, chainFeature},
 			Returns:     "The chains.", Schema: "ChainList",
 			Handle: a.serveICM(a.listChains),
@@ -73,7 +73,7 @@ func (a *API) chainListOperations() []operation.Operation {
 			ID: "getChain", Path: "/v1/chains/{chainId}", Tag: tag,
 			Summary:     "An indexed EVM chain",
 			Description: strings.TrimSpace(emptyFields),
-			Index:       index,
+			Index:       indexName,
 			Parameters:  []query.Parameter{ChainIDParameter},
 			Returns:     "The chain.", Schema: "Chain",
 			Handle: a.serve(a.getChain),
@@ -96,7 +96,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "listLatestTransactions", Path: "/v1/chains/{chainId}/transactions", Tag: tag,
 			Summary:     "Latest transactions",
 			Description: "All transactions of the chain.",
-			Order:       newestFirst, Index: index,
+			Order:       newestFirst, Index: indexName,
 			Parameters: []query.Parameter{
 				ChainIDParameter, query.PageToken, pageSize,
 				{Name: "status", OneOf: []string{"failed", "success"}, Description: "Only those that succeeded, or failed."},
@@ -108,7 +108,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "getTransaction", Path: "/v1/chains/{chainId}/transactions/{txHash}", Tag: tag,
 			Summary:     "A transaction with its effects",
 			Description: "With its token transfers and internal transactions. Unless the transaction deployed a contract, its input and effects come from the chain's node, and are verified against the indexed block: 503 while the node cannot be reached or lacks the block. If the node does not trace the block, `tracesMissing` names it and the internal transactions are unknown.",
-			Index:       index,
+			Index:       indexName,
 			Parameters: []query.Parameter{ChainIDParameter, {
 				Name: "txHash", Description: "`0x` and 64 hex digits, in any case.", Example: "0xacf1c8b06f9aec48e9fcbefbbe576ae8a7ca3b327fcae111396e7cc99956674d",
 			}},
@@ -118,14 +118,14 @@ func (a *API) chainOperations() []operation.Operation {
 		{
 			ID: "listLatestBlocks", Path: "/v1/chains/{chainId}/blocks", Tag: tag,
 			Summary: "Latest blocks",
-			Order:   newestFirst, Index: index,
+			Order:   newestFirst, Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, query.PageToken, pageSize},
 			Returns:    "A page of blocks.", Schema: "EvmBlockPage",
 			Handle: a.serve(a.listBlocks),
 		},
 		{
 			ID: "getBlock", Path: "/v1/chains/{chainId}/blocks/{blockId}", Tag: tag,
-			Summary: "A block", Index: index,
+			Summary: "A block", Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, blockIDParameter},
 			Returns:    "The block.", Schema: "EvmBlock",
 			Handle: a.serve(a.getBlock),
@@ -133,7 +133,7 @@ func (a *API) chainOperations() []operation.Operation {
 		{
 			ID: "listBlockTransactions", Path: "/v1/chains/{chainId}/blocks/{blockId}/transactions", Tag: tag,
 			Summary: "Transactions of a block",
-			Order:   "index in the block, highest first", Index: index,
+			Order:   "index in the block, highest first", Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, blockIDParameter, query.PageToken, blockPageSize},
 			Returns:    "A page of transactions.", Schema: "NativeTransactionPage",
 			Handle: a.serve(a.listBlockTransactions),
@@ -142,7 +142,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "listInternalTransactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listInternals", Tag: tag,
 			Summary:     "Internal transactions of a wallet",
 			Description: "Calls inside transactions that move value, and creations, from or to the wallet. They come from call traces. Blocks that the node could not trace are left out and named in `tracesMissing`; an index without any traces answers 503 with the code `INDEX_UNTRACED`.",
-			Order:       newestFirst, Index: index,
+			Order:       newestFirst, Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize, startBlock, endBlock},
 			Returns:    "A page of internal transactions.", Schema: "InternalTransactionPage",
 			Handle: a.serve(a.listInternals),
@@ -151,7 +151,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "listErc1155Transfers", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listErc1155", Tag: tag,
 			Summary:     "ERC-1155 transfers of a wallet",
 			Description: "Transfers from or to the wallet, mints and burns among them. Each transfer of a batch is an item of its own.",
-			Order:       newestFirst, Index: index,
+			Order:       newestFirst, Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize, startBlock, endBlock},
 			Returns:    "A page of transfers.", Schema: "Erc1155TransferPage",
 			Handle: a.serve(a.listTransfers),
@@ -160,7 +160,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "listErc1155Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc1155", Tag: tag,
 			Summary:     "ERC-1155 balances of a wallet, now or after a block",
 			Description: "Balances other than zero after a block, and the balance of the native token. 503 with code `INDEX_BEGINS_LATER` if the index does not begin with the genesis block, as balances follow from all transfers.",
-			Order:       "contract, then token ID", Index: index,
+			Order:       "contract, then token ID", Index: indexName,
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter,
 				blockNumber, query.PageToken, balancePageSize, contractAddress,
@@ -172,7 +172,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "getDeploymentTransaction", Path: "/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", Tag: tag,
 			Summary:     "The transaction that deployed a contract",
 			Description: "With its token transfers and internal transactions. A contract that was created inside a call belongs to the transaction around it.",
-			Index:       index,
+			Index:       indexName,
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter,
 				currency,
@@ -184,7 +184,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "listContractDeployments", Path: "/v1/chains/{chainId}/contracts/{address}/deployments", Tag: tag,
 			Summary:     "Contracts that an address deployed",
 			Description: "By its transactions, or, being a contract itself, by its code. Contracts that calls in blocks without call traces made are left out; see `tracesMissing`.",
-			Order:       newestFirst, Index: index,
+			Order:       newestFirst, Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize},
 			Returns:    "A page of contracts.", Schema: "DeployedContractPage",
 			Handle: a.serve(a.listDeployments),
@@ -193,7 +193,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "listTokens", Path: "/v1/chains/{chainId}/nfts/collections/{address}/tokens", Tag: tag,
 			Summary:     "Tokens of a collection",
 			Description: "Of an ERC-721 or ERC-1155 contract; burnt ones are left out.",
-			Order:       "token ID", Index: index,
+			Order:       "token ID", Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize},
 			Returns:    "A page of tokens.", Schema: "TokenPage",
 			Handle: a.serve(a.listTokens),
@@ -202,7 +202,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "getToken", Path: "/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", Tag: tag,
 			Summary:     "A token of a collection",
 			Description: "Of an ERC-721 or ERC-1155 contract. 404 if it was burnt.",
-			Index:       index,
+			Index:       indexName,
 			Parameters:  []query.Parameter{ChainIDParameter, addressParameter, tokenIDParameter},
 			Returns:     "The token.", Schema: "Token",
 			Handle: a.serve(a.getToken),
@@ -211,7 +211,7 @@ func (a *API) chainOperations() []operation.Operation {
 			ID: "getContractMetadata", Path: "/v1/chains/{chainId}/addresses/{address}", Tag: tag,
 			Summary:     "A contract",
 			Description: "What the contract and the token lists of this instance say of it, and its last deployment. `deploymentDetails` is absent if no transaction or call trace of the index deployed it.",
-			Index:       index,
+			Index:       indexName,
 			Parameters:  []query.Parameter{ChainIDParameter, addressParameter},
 			Returns:     "The contract.", Schema: "Contract",
 			Handle: a.serve(a.getContract),
@@ -280,7 +280,7 @@ func (a *API) balanceOperations() []operation.Operation {
 			ID: "getNativeBalance", Path: "/v1/chains/{chainId}/addresses/{address}/balances:getNative", Tag: tag,
 			Summary:     "Balance of the native token, now or after a block",
 			Description: "From the chain's node, after the last indexed block or the given one. Balances after old blocks need a node that keeps their state.",
-			Index:       index,
+			Index:       indexName,
 			Parameters:  []query.Parameter{ChainIDParameter, addressParameter, blockNumber, currency},
 			Returns:     "The balance.", Schema: "NativeBalance",
 			Handle: a.serve(a.getNativeBalance),
@@ -342,14 +342,14 @@ func (a *API) icmOperations() []operation.Operation {
 			ID: "listIcmMessages", Path: "/v1/icm/messages", Tag: icmTag,
 			Summary:     "ICM messages",
 			Description: "Messages that were sent through Teleporter (ICM). The filters apply together. Only the indexed chains are known: a message to another chain stays `pending`, even if its receipt was returned.",
-			Order:       "the time at which they were sent or, if the source is not indexed, delivered; newest first", Index: index,
+			Order:       "the time at which they were sent or, if the source is not indexed, delivered; newest first", Index: indexName,
 			Parameters: append([]query.Parameter{query.PageToken, pageSize}, icmFilters()...),
 			Returns:    "A page of messages. The headers are those of the chain that is furthest behind.", Schema: "IcmMessagePage",
 			Handle: a.serveICM(a.listICM),
 		},
 		{
 			ID: "getIcmMessage", Path: "/v1/icm/messages/{messageId}", Tag: icmTag,
-			Summary: "An ICM message", Index: index,
+			Summary: "An ICM message", Index: indexName,
 			Parameters: []query.Parameter{{
 				Name: "messageId", Description: "The ID that Teleporter gave to the message, with or without `0x`.",
 				Example: "0xacf1c8b06f9aec48e9fcbefbbe576ae8a7ca3b327fcae111396e7cc99956674d",
@@ -361,7 +361,7 @@ func (a *API) icmOperations() []operation.Operation {
 			ID: "listIcmMessagesByAddress", Path: "/v1/icm/addresses/{address}/messages", Tag: icmTag,
 			Summary:     "ICM messages of an address",
 			Description: "Messages that the address sent or that were sent to it.",
-			Order:       "as for all messages, newest first", Index: index,
+			Order:       "as for all messages, newest first", Index: indexName,
 			Parameters: []query.Parameter{addressParameter, query.PageToken, pageSize, icmNetwork},
 			Returns:    "A page of messages. The headers are those of the chain that is furthest behind.", Schema: "IcmMessagePage",
 			Handle: a.serveICM(a.listICMOfAddress),
