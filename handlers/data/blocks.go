@@ -158,15 +158,12 @@ func archiveError(err error, b blockchain, what string) error {
 
 // timeRange parses startTimestamp and endTimestamp.
 func timeRange(q *query.Values) (after, before time.Time) {
-	from, to := q.Optional(startTime.Name), q.Optional(endTime.Name)
+	from, to := q.Range(startTime.Name, endTime.Name)
 	if from != nil {
 		after = moment(*from)
 	}
 	if to != nil {
 		before = moment(*to)
-	}
-	if from != nil && to != nil && *from > *to {
-		q.Fail(startTime.Name, "it is after endTimestamp (%d > %d)", *from, *to)
 	}
 	return after, before
 }

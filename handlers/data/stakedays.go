@@ -60,10 +60,8 @@ func (a *API) getStakeByDay(ctx context.Context, r operation.Request, n *network
 	if value == nil {
 		return apierr.BadRequest("metric: %q is none of %s", apierr.Excerpt(metric), strings.Join(stakeMetricNames, ", "))
 	}
-	want := registry.DaysQuery{SubnetID: optionalID(q, subnetFilter.Name), From: q.Optional("startTimestamp"), Before: q.Optional("endTimestamp")}
-	if want.From != nil && want.Before != nil && *want.From > *want.Before {
-		q.Fail("startTimestamp", "it is after endTimestamp (%d > %d)", *want.From, *want.Before)
-	}
+	want := registry.DaysQuery{SubnetID: optionalID(q, subnetFilter.Name)}
+	want.From, want.Before = q.Range("startTimestamp", "endTimestamp")
 	scope := []string{n.shown, metric}
 	for _, name := range []string{subnetFilter.Name, "startTimestamp", "endTimestamp"} {
 		text, _ := q.Text(name)

@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -153,13 +150,8 @@ func readAddresses(r *operation.Request, parameters []query.Parameter) error {
 	if err != nil {
 		return err
 	}
-	pairs := slices.DeleteFunc(strings.Split(r.Request().URL.RawQuery, "&"), func(pair string) bool {
-		key, _, _ := strings.Cut(pair, "=")
-		key, _ = url.QueryUnescape(key)
-		return strings.TrimSuffix(key, "[]") == addresses.Name
-	})
-	pairs = append(pairs, addresses.Name+"="+url.QueryEscape(text))
-	r.Query = query.Parse(strings.Join(pairs, "&"), append([]query.Parameter{addresses}, parameters...))
+	r.Query = query.Parse(r.Request().URL.RawQuery, append([]query.Parameter{addresses}, parameters...))
+	r.Query.Set(addresses.Name, text)
 	return nil
 }
 

@@ -122,10 +122,8 @@ func (a *API) getMetric(ctx context.Context, r operation.Request, of *Chain) err
 	if wanted.daily && interval != "day" {
 		q.Fail("timeInterval", "%s is only offered by day", name)
 	}
-	want := evm.PeriodQuery{Interval: intervals[interval], From: q.Optional("startTimestamp"), Before: q.Optional("endTimestamp")}
-	if want.From != nil && want.Before != nil && *want.From > *want.Before {
-		q.Fail("startTimestamp", "it is after endTimestamp (%d > %d)", *want.From, *want.Before)
-	}
+	want := evm.PeriodQuery{Interval: intervals[interval]}
+	want.From, want.Before = q.Range("startTimestamp", "endTimestamp")
 	filters := []string{of.name, name, interval}
 	for _, bound := range []string{"startTimestamp", "endTimestamp"} {
 		text, _ := q.Text(bound)

@@ -41,6 +41,15 @@ func Parse(raw string, declared []Parameter) *Values {
 	return v
 }
 
+// Set replaces the values of a parameter by one.
+func (v *Values) Set(name, text string) {
+	for _, key := range []string{name, name + "[]"} {
+		delete(v.given, key)
+		delete(v.garbled, key)
+	}
+	v.given[name] = []string{text}
+}
+
 // Err returns the first error, an *apierr.Error with status 400 whose message begins with the parameter.
 func (v *Values) Err() error { return v.err }
 
@@ -150,6 +159,15 @@ func (v *Values) Optional(name string) *uint64 {
 	}
 	n := v.Integer(name)
 	return &n
+}
+
+// Range returns two integers, each nil if it is absent, and records an error if the first is greater than the second.
+func (v *Values) Range(from, to string) (first, last *uint64) {
+	first, last = v.Optional(from), v.Optional(to)
+	if first != nil && last != nil && *first > *last {
+		v.Fail(from, "it is after %s (%d > %d)", to, *first, *last)
+	}
+	return first, last
 }
 
 // Bool reports whether a parameter is true.
