@@ -24,7 +24,6 @@ import (
 	"quorate/handlers/networks"
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
-	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/registry"
 )
@@ -120,8 +119,6 @@ func (n *network) explain(request context.Context, err error) error {
 			return reply.BadToken(err)
 		case errors.Is(err, ledger.ErrTooMany):
 			return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}
-		case errors.Is(err, index.ErrViewBehind):
-			return reply.CatchingUp(err, "pageToken: the standby that was read lacks blocks of the earlier pages; send the request again in a moment")
 		case errors.Is(err, ErrCatchingUp), errors.Is(err, ledger.ErrBehind), errors.Is(err, ledger.ErrUnknownChain):
 			for _, chain := range n.chains {
 				if halted := n.Progress(chain.id).Halted("the " + chain.name); halted != nil {

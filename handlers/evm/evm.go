@@ -38,7 +38,6 @@ import (
 	"quorate/handlers/stream"
 	"quorate/internal/bounded"
 	chain "quorate/internal/chain/evm"
-	"quorate/internal/index"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 )
@@ -153,8 +152,6 @@ func Explain(request context.Context, err error) error {
 			return e
 		case errors.As(err, &unknown):
 			return &apierr.Error{Status: http.StatusNotFound, Message: notDeployed(unknown), Err: err}
-		case errors.Is(err, index.ErrViewBehind):
-			return reply.CatchingUp(err, "pageToken: the standby that was read lacks blocks of the earlier pages; send the request again in a moment")
 		case errors.Is(err, evm.ErrPosition):
 			return reply.BadToken(err)
 		case errors.Is(err, evm.ErrBeyondTip):

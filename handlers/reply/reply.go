@@ -163,6 +163,8 @@ func Explain(request context.Context, err error, particular func(error) error) e
 		return apierr.Unavailable(err, "the index cannot be read at the moment; try again in a few seconds")
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the answer was not complete in the time allowed for a request; ask for fewer addresses or a smaller page")
+	case errors.Is(err, index.ErrViewBehind):
+		return CatchingUp(err, "pageToken: the standby that was read lacks blocks of the earlier pages; send the request again in a moment")
 	default:
 		return particular(err)
 	}
