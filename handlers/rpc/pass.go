@@ -185,27 +185,31 @@ func (e Ethereum) passes(method string) bool {
 
 // ethCall has the fields of a call that the service reads.
 type ethCall struct {
-	Method string          `json:"method"`
-	ID     json.RawMessage `json:"id"`
+	Method string
+	ID     json.RawMessage
 	// ambiguous is set if several fields can be taken for the method: nodes differ in which one they use.
 	ambiguous bool
 }
 
-// readCall parses a call.
+// readCall parses a call. Like a node, it ignores the case of names and uses the last field with a name.
 func readCall(raw json.RawMessage) (call ethCall) {
-	_ = json.Unmarshal(raw, &call)
 	fields := json.NewDecoder(bytes.NewReader(raw))
 	if start, err := fields.Token(); err != nil || start != json.Delim('{') {
 		return call
 	}
 	methods := 0
 	for fields.More() {
-		name, err := fields.Token()
-		if err != nil || fields.Decode(new(json.RawMessage)) != nil {
+		token, err := fields.Token()
+		var value json.RawMessage
+		if err != nil || fields.Decode(&value) != nil {
 			return call // not reached: raw is valid
 		}
-		if text, _ := name.(string); strings.EqualFold(text, "method") {
+		switch name, _ := token.(string); {
+		case strings.EqualFold(name, "method"):
+			_ = json.Unmarshal(value, &call.Method)
 			methods++
+		case strings.EqualFold(name, "id"):
+			call.ID = value
 		}
 	}
 	call.ambiguous = methods > 1
