@@ -47,7 +47,7 @@ type tips struct {
 
 // tip is the result of the last lookup of a chain, which can be a failure.
 type tip struct {
-	// asking holds a token while no call looks the chain up. Its holder owns the fields below.
+	// asking holds a token while a call looks the chain up. The call owns the fields below.
 	asking chan struct{}
 	last   *lastBlock
 	err    error
@@ -69,7 +69,6 @@ func (t *tips) of(chainID ids.ID) *tip {
 		clear(t.known)
 	}
 	created := &tip{asking: make(chan struct{}, 1)}
-	created.asking <- struct{}{}
 	t.known[chainID] = created
 	return created
 }
@@ -82,9 +81,9 @@ func (t *tips) get(
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-one.asking:
+	case one.asking <- struct{}{}:
 	}
-	defer func() { one.asking <- struct{}{} }()
+	defer func() { <-one.asking }()
 	if time.Now().Before(one.until) {
 		return one.last, one.err
 	}
