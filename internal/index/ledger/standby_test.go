@@ -27,26 +27,27 @@ func (v *inTurn) View(ctx context.Context) (store.View, error) {
 	return s.View(ctx)
 }
 
-// follow reads all pages of a list. It repeats a page that is refused because of an older view, and returns the number
-// of refusals. page returns nil after the last page.
-func follow[P any](t *testing.T, page func(after *P) (next *P, err error)) (refused int) {
+// follow returns the items of all pages of a list. It repeats a page that is refused because of an older view, and
+// returns the number of refusals. page returns no position after the last page.
+func follow[P, T any](t *testing.T, page func(after *P) (items []T, next *P, err error)) (all []T, refused int) {
 	t.Helper()
 	for after := (*P)(nil); ; {
-		next, err := page(after)
+		items, next, err := page(after)
 		if errors.Is(err, index.ErrViewBehind) {
 			require.NotNil(t, after, "the first page needs no block")
 			refused++
 			continue
 		}
 		require.NoError(t, err)
+		all = append(all, items...)
 		if next == nil {
-			return refused
+			return all, refused
 		}
 		after = next
 	}
 }
 
-// TestPagesOfStandbys reads pages in turn from two stores, one of which lacks the last two blocks of each chain. All
+// TestPagesOfStandbys reads pages in turn from two stores. The second store lacks the last two blocks of each chain. All
 // pages together show the state at the first page.
 func TestPagesOfStandbys(t *testing.T) {
 	h := newHistory(3, historyOptions{steps: 150, addresses: 3, skew: 3})
@@ -74,23 +75,16 @@ func TestPagesOfStandbys(t *testing.T) {
 				require.NoError(t, err)
 				require.Nil(t, whole.Next)
 				q.Limit, views.next = 1, i
-				var got []ids.ID
-				refused[fmt.Sprint("outputs", i)] += follow(t, func(after *ledger.Position) (*ledger.Position, error) {
+				got, n := follow(t, func(after *ledger.Position) ([]ids.ID, *ledger.Position, error) {
 					q.After = after
 					page, err := record.UTXOs(t.Context(), q)
 					if err != nil {
-						return nil, err
+						return nil, nil, err
 					}
-					for _, o := range page.Outputs {
-						got = append(got, o.ID)
-					}
-					return page.Next, nil
+					return outputIDs(page.Outputs), page.Next, nil
 				})
-				var want []ids.ID
-				for _, o := range whole.Outputs {
-					want = append(want, o.ID)
-				}
-				require.Equal(t, want, got, "%+v", q)
+				refused[fmt.Sprint("outputs", i)] += n
+				require.Equal(t, outputIDs(whole.Outputs), got, "%+v", q)
 			}
 		}
 		for _, ascending := range []bool{true, false} {
@@ -100,16 +94,15 @@ func TestPagesOfStandbys(t *testing.T) {
 			whole, err := ahead.record.Delegations(t.Context(), delegations)
 			require.NoError(t, err)
 			delegations.Limit = 1
-			var all []*ledger.Delegation
-			refused["delegations"] += follow(t, func(after *ledger.Position) (*ledger.Position, error) {
+			all, n := follow(t, func(after *ledger.Position) ([]*ledger.Delegation, *ledger.Position, error) {
 				delegations.After = after
 				page, err := record.Delegations(t.Context(), delegations)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
-				all = append(all, page.Delegations...)
-				return page.Next, nil
+				return page.Delegations, page.Next, nil
 			})
+			refused["delegations"] += n
 			require.Equal(t, whole.Delegations, all)
 
 			views.next = 0
@@ -117,26 +110,34 @@ func TestPagesOfStandbys(t *testing.T) {
 			active, err := ahead.record.ActiveStakings(t.Context(), stakings)
 			require.NoError(t, err)
 			stakings.Limit = 1
-			var txs, want []ids.ID
-			refused["stakings"] += follow(t, func(from *ledger.StakingPosition) (*ledger.StakingPosition, error) {
+			txs, n := follow(t, func(from *ledger.StakingPosition) ([]ids.ID, *ledger.StakingPosition, error) {
 				stakings.From = from
 				page, err := record.ActiveStakings(t.Context(), stakings)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
-				for _, s := range page.Stakings {
-					txs = append(txs, s.TxID)
-				}
-				return page.Next, nil
+				return txIDs(page.Stakings), page.Next, nil
 			})
-			for _, s := range active.Stakings {
-				want = append(want, s.TxID)
-			}
-			require.Equal(t, want, txs)
+			refused["stakings"] += n
+			require.Equal(t, txIDs(active.Stakings), txs)
 		}
 	}
 	require.Positive(t, refused["outputs0"])
 	require.Zero(t, refused["outputs1"], "a later view has all blocks of the first page")
 	require.Positive(t, refused["delegations"])
 	require.Positive(t, refused["stakings"])
+}
+
+func outputIDs(outputs []*ledger.Output) (all []ids.ID) {
+	for _, o := range outputs {
+		all = append(all, o.ID)
+	}
+	return all
+}
+
+func txIDs(stakings []ledger.StakingOutputs) (all []ids.ID) {
+	for _, s := range stakings {
+		all = append(all, s.TxID)
+	}
+	return all
 }
