@@ -20,8 +20,15 @@ func TestReferenceInABrowser(t *testing.T) {
 	directory := testenv.Node(t, files)
 	url, _ := startDev(t)
 	base := strings.TrimSuffix(url, "/console/")
-	first(t, base+"/v1/networks/local/delegators?pageSize=1", "delegators", "nodeId")
-	first(t, base+"/v1/icm/messages?pageSize=1", "messages", "messageId")
+	// The page takes its examples from these lists when it is loaded, so each chain has to be indexed before.
+	for _, l := range []struct{ path, list, member string }{
+		{"networks/local/blockchains/p-chain/transactions?pageSize=1&txTypes=ConvertSubnetToL1Tx", "transactions", "txHash"},
+		{"networks/local/blockchains/x-chain/vertices?pageSize=1", "vertices", "vertexHash"},
+		{"networks/local/delegators?pageSize=1", "delegators", "nodeId"},
+		{"icm/messages?pageSize=1", "messages", "messageId"},
+	} {
+		first(t, base+"/v1/"+l.path, l.list, l.member)
+	}
 	input, err := json.Marshal(map[string]string{"page": base + "/docs", "chromium": chromium, "shots": shotsFolder(t)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
