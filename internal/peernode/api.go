@@ -168,12 +168,12 @@ func (n *Node) readyLocked() error {
 func (n *Node) serveEpoch(w *answer, r *http.Request, chain string, id json.RawMessage) {
 	chainID, ok := n.blockchain(chain)
 	if !ok {
-		http.Error(w, errNoChain.Error(), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("%v %q; check the name in the path", errUnknownBlockchain, chain), http.StatusNotFound)
 		return
 	}
 	e, err := n.epoch(r.Context(), chainID)
 	switch {
-	case errors.Is(err, errNoChain): // as a node that does not run the chain
+	case errors.Is(err, errUnknownBlockchain): // avalanchego, too, answers 404 for a chain that it does not run
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	case err != nil:

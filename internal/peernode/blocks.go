@@ -18,7 +18,7 @@ import (
 // ErrNotDownloaded means that blocks of the X- or C-Chain are not there yet.
 var ErrNotDownloaded = errors.New("not downloaded from the network yet")
 
-// blocksInterval is the time between two questions for the tip of the X- or C-Chain.
+// blocksInterval is the time between two requests for the tip of the X- or C-Chain.
 const blocksInterval = 2 * time.Second
 
 // blockStore stores the accepted blocks of the X- or C-Chain, which a Node downloads from the block at height 0 on. It is safe

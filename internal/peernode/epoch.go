@@ -26,7 +26,7 @@ const (
 	// session has an exchange for each (p2p, maxExchanges).
 	maxLookups = 8
 	// lookupTimeout bounds a lookup. It is shorter than the timeout of a call (package node), so that the caller gets
-	// the reason of a failure.
+	// the reason for a failure.
 	lookupTimeout = 4 * time.Second
 	// holderTimeout bounds one request for a last block.
 	holderTimeout = time.Second
@@ -34,19 +34,19 @@ const (
 	maxHolders = 3
 )
 
-// errNoChain means that the executed P-Chain has no such blockchain.
-var errNoChain = errors.New("there is no such blockchain")
+// errUnknownBlockchain means that the executed P-Chain has no such blockchain.
+var errUnknownBlockchain = errors.New("unknown blockchain")
 
 // tips caches the last accepted blocks of chains.
 type tips struct {
 	lookups chan struct{} // holds a token for each lookup
 
-	mu    sync.Mutex
-	known map[ids.ID]*tip // guarded by mu
+	mu      sync.Mutex
+	byChain map[ids.ID]*lookup // guarded by mu
 }
 
-// tip is the result of the last lookup of a chain, which can be a failure.
-type tip struct {
+// lookup is the cached result of the last lookup of a chain, which may be an error.
+type lookup struct {
 	// asking holds a token while a call looks the chain up. The call owns the fields below.
 	asking chan struct{}
 	last   *lastBlock
@@ -55,46 +55,46 @@ type tip struct {
 }
 
 func newTips() *tips {
-	return &tips{lookups: make(chan struct{}, maxLookups), known: make(map[ids.ID]*tip)}
+	return &tips{lookups: make(chan struct{}, maxLookups), byChain: make(map[ids.ID]*lookup)}
 }
 
-// of returns the tip of a chain.
-func (t *tips) of(chainID ids.ID) *tip {
+// of returns the lookup of a chain.
+func (t *tips) of(chainID ids.ID) *lookup {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known, ok := t.known[chainID]; ok {
-		return known
+	if l, ok := t.byChain[chainID]; ok {
+		return l
 	}
-	if len(t.known) >= maxTips {
-		clear(t.known)
+	if len(t.byChain) >= maxTips {
+		clear(t.byChain)
 	}
-	created := &tip{asking: make(chan struct{}, 1)}
-	t.known[chainID] = created
-	return created
+	l := &lookup{asking: make(chan struct{}, 1)}
+	t.byChain[chainID] = l
+	return l
 }
 
 // get returns the last block of a chain, which find looks up at most once each pollInterval.
 func (t *tips) get(
 	ctx context.Context, chainID ids.ID, find func(context.Context) (*lastBlock, error),
 ) (*lastBlock, error) {
-	one := t.of(chainID)
+	l := t.of(chainID)
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case one.asking <- struct{}{}:
+	case l.asking <- struct{}{}:
 	}
-	defer func() { <-one.asking }()
-	if time.Now().Before(one.until) {
-		return one.last, one.err
+	defer func() { <-l.asking }()
+	if time.Now().Before(l.until) {
+		return l.last, l.err
 	}
 	last, err := t.lookUp(ctx, find)
 	if err != nil {
 		err = fmt.Errorf("finding the last block of chain %s: %w", chainID, err)
 		if ctx.Err() != nil {
-			return nil, err // it says nothing about the chain
+			return nil, err // not cached, the caller gave up
 		}
 	}
-	one.last, one.err, one.until = last, err, time.Now().Add(pollInterval)
+	l.last, l.err, l.until = last, err, time.Now().Add(pollInterval)
 	return last, err
 }
 
@@ -103,7 +103,7 @@ func (t *tips) lookUp(ctx context.Context, find func(context.Context) (*lastBloc
 	defer cancel()
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%d other chains are looked up, which takes long; try again", maxLookups)
+		return nil, fmt.Errorf("%d lookups for other chains are still running; try again in a few seconds", maxLookups)
 	case t.lookups <- struct{}{}:
 	}
 	defer func() { <-t.lookups }()
@@ -111,7 +111,7 @@ func (t *tips) lookUp(ctx context.Context, find func(context.Context) (*lastBloc
 }
 
 // epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the
-// chain vote on that block, as those of the primary network vote on the P-Chain's. The error is errNoChain if there is
+// chain vote on that block, as those of the primary network vote on the P-Chain's. The error is errUnknownBlockchain if there is
 // no such chain.
 func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
 	subnetID, err := n.subnetOf(ctx, chainID)
@@ -128,10 +128,10 @@ func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error
 	if err != nil {
 		return proposer.Epoch{}, err
 	}
-	return acp181.NewEpoch(n.o.Upgrades, last.pChainHeight, last.epoch, last.at, time.Now()), nil
+	return acp181.NewEpoch(n.o.Upgrades, last.pChainHeight, last.epoch, last.timestamp, time.Now()), nil
 }
 
-// subnetOf returns the subnet that validates a chain. The error is errNoChain if there is no such chain.
+// subnetOf returns the subnet that validates a chain. The error is errUnknownBlockchain if there is no such chain.
 func (n *Node) subnetOf(ctx context.Context, chainID ids.ID) (ids.ID, error) {
 	n.mu.RLock() // Run closes the chain afterwards
 	defer n.mu.RUnlock()
@@ -140,7 +140,7 @@ func (n *Node) subnetOf(ctx context.Context, chainID ids.ID) (ids.ID, error) {
 	}
 	subnetID, err := n.chain.SubnetOf(ctx, chainID)
 	if err != nil {
-		return ids.Empty, fmt.Errorf("%w: %w", errNoChain, err)
+		return ids.Empty, fmt.Errorf("%w: %w", errUnknownBlockchain, err)
 	}
 	return subnetID, nil
 }
@@ -156,12 +156,12 @@ func (n *Node) votersOf(ctx context.Context, subnetID ids.ID) (Peers, map[ids.No
 	return n.peers, weights, err
 }
 
-// lastBlock is what the epoch of the next block follows from.
+// lastBlock has the fields of a chain's last accepted block that determine the epoch of the next one.
 type lastBlock struct {
-	enveloped    bool // by a proposer
+	enveloped    bool // in a proposer envelope
 	pChainHeight uint64
 	epoch        proposer.Epoch
-	at           time.Time
+	timestamp    time.Time
 }
 
 // after reports whether a block comes after another one of its chain. Blocks without envelopes come before all others.
@@ -169,7 +169,7 @@ func (b *lastBlock) after(other *lastBlock) bool {
 	if b.enveloped != other.enveloped {
 		return b.enveloped
 	}
-	return b.at.After(other.at)
+	return b.timestamp.After(other.timestamp)
 }
 
 // findLast asks voters for a chain's last accepted block. genesis is the time of the network's genesis.
@@ -204,7 +204,7 @@ func findLast(
 			last = b
 		}
 	}
-	if !p.mostName(read) { // else a few nodes named an old block that others do not serve
+	if !p.majorityNames(read) { // the blocks that were read may be older than the tip
 		return nil, failure
 	}
 	return last, nil
@@ -228,9 +228,9 @@ func blockOf(
 			}
 			return blockOf(ctx, peers, chainID, parsed.ParentID(), holders, genesis)
 		}
-		if at, ok := timeOfBare(b, id, genesis); ok {
-			// Nodes, too, have height 0 and no epoch for it (avalanchego, vms/proposervm, preForkBlock).
-			return &lastBlock{at: at}, nil
+		if timestamp, ok := preForkTime(b, id, genesis); ok {
+			// avalanchego, too, has height 0 and no epoch for such a block (vms/proposervm, preForkBlock).
+			return &lastBlock{timestamp: timestamp}, nil
 		}
 		failure = fmt.Errorf("%s did not send block %s, or the block has no proposer envelope and is of an unknown kind",
 			nodeID, id)
@@ -238,8 +238,8 @@ func blockOf(
 	return nil, failure
 }
 
-// parseEnvelope parses a proposer envelope, even if its signature is cut off: the ID does not cover that. Such an
-// envelope must not pass for a block without one.
+// parseEnvelope parses a proposer envelope, even without its signature, which the ID does not cover. blockOf would
+// otherwise take such an envelope for a block without one.
 func parseEnvelope(b []byte) (proposer.Block, bool) {
 	parsed, err := proposer.ParseWithoutVerification(b)
 	if err != nil {
@@ -254,11 +254,11 @@ func containerOf(ctx context.Context, peers Peers, nodeID ids.NodeID, chainID, i
 	return peers.Container(ctx, nodeID, chainID, id)
 }
 
-// timeOfBare returns the time of a block without a proposer envelope, such as a chain's genesis block. It returns false
+// preForkTime returns the time of a block without a proposer envelope, such as a chain's genesis block. It returns false
 // unless it finds that the block has the ID. VMs define their IDs: most use the hash of an EVM header or of the whole
-// block. The time of blocks of the second kind is in a place that only their VM knows; timeOfBare returns that of the
-// network's genesis.
-func timeOfBare(b []byte, id ids.ID, genesis time.Time) (time.Time, bool) {
+// block. Only the VM can read the time of a block of the second kind, so preForkTime returns that of the network's
+// genesis.
+func preForkTime(b []byte, id ids.ID, genesis time.Time) (time.Time, bool) {
 	if ids.ID(hashing.ComputeHash256Array(b)) == id {
 		return genesis, true
 	}

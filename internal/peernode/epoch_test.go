@@ -21,7 +21,7 @@ import (
 	"quorate/internal/node"
 )
 
-// twoExchanges are peers of which each has at most two questions to answer at a time, as with package p2p.
+// twoExchanges are peers of which each has at most two requests to answer at a time, as with package p2p.
 type twoExchanges struct {
 	*network
 	asked, open, most atomic.Int64
@@ -105,9 +105,9 @@ func requireLast(t testing.TB, last *lastBlock, err error) {
 	require.Equal(t, &lastBlock{true, 5, servedEpoch, time.Unix(1000, 0)}, last)
 }
 
-// TestSilentNodesDoNotDelayEpochs has one of 32 voters never answer. Then the first node that is asked for the block
-// does not.
-func TestSilentNodesDoNotDelayEpochs(t *testing.T) {
+// TestUnansweredRequestsDoNotDelayEpochs: first one of 32 voters never answers, then the first node that is asked for the
+// block does not.
+func TestUnansweredRequestsDoNotDelayEpochs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, tip := serving(t, 31)
 		silent := v.add(1, 1, tip.ID())[0]
@@ -165,16 +165,16 @@ func TestChainsDoNotDelayEachOther(t *testing.T) {
 		require.Less(t, time.Since(began), 500*time.Millisecond)
 		calls.Wait()
 		require.Equal(t, voteTimeout, time.Since(began))
-		require.Equal(t, int64(10), asked.Load(), "questions")
+		require.Equal(t, int64(10), asked.Load(), "requests")
 		time.Sleep(pollInterval)
 		_, err = v.last(t.Context(), all, silent)
 		require.ErrorContains(t, err, "none of 10 nodes reported")
-		require.Equal(t, int64(20), asked.Load(), "questions")
+		require.Equal(t, int64(20), asked.Load(), "requests")
 	})
 }
 
-// TestLookupsAreBounded looks up more chains at a time than may be. The others fail with the reason. A call that is
-// canceled leaves no failure behind.
+// TestLookupsAreBounded looks up more chains at a time than maxLookups. The excess lookup fails. A canceled call is
+// not cached.
 func TestLookupsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, _ := serving(t, 10)
@@ -196,7 +196,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		limited, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
 		_, err := v.last(limited, all, ids.ID{'o'})
-		require.ErrorContains(t, err, "8 other chains are looked up")
+		require.ErrorContains(t, err, "8 lookups for other chains are still running")
 		cancel()
 		calls.Wait()
 		last, err := v.last(t.Context(), all, ids.ID{'o'})
@@ -206,13 +206,13 @@ func TestLookupsAreBounded(t *testing.T) {
 		for i := range 2 * maxTips {
 			last, err = v.last(t.Context(), all, ids.ID{'m', byte(i)})
 			requireLast(t, last, err)
-			require.LessOrEqual(t, len(all.known), maxTips)
+			require.LessOrEqual(t, len(all.byChain), maxTips)
 		}
 	})
 }
 
-// TestGenesisDoesNotHideTip has one of 32 voters name the genesis block, which all have accepted. It can be read or
-// not.
+// TestGenesisDoesNotHideTip has one of 32 voters name the genesis block, which all have accepted. Nodes
+// first serve that block, then something else in its place.
 func TestGenesisDoesNotHideTip(t *testing.T) {
 	genesis := []byte("genesis")
 	v, tip := serving(t, 31)
@@ -238,8 +238,8 @@ func TestGenesisDoesNotHideTip(t *testing.T) {
 	require.ErrorContains(t, err, "did not send block "+tip.ID().String())
 }
 
-// TestCutEnvelope has nodes send the last block without its signature, which its ID does not cover. The epoch is right.
-func TestCutEnvelope(t *testing.T) {
+// TestEnvelopeWithoutSignature has nodes send the last block without its signature, which its ID does not cover. The epoch is right.
+func TestEnvelopeWithoutSignature(t *testing.T) {
 	v, tip := serving(t, 5)
 	v.container = func(context.Context, ids.NodeID, ids.ID) ([]byte, error) {
 		return tip.Bytes()[:len(tip.Bytes())-wrappers.IntLen], nil
@@ -276,5 +276,5 @@ func TestEpochOfChainWithoutBlocks(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, refused.Code)
 	status, answer := call(t, follower, fmt.Sprintf("/ext/bc/%s/proposervm", unknown), "proposervm.getCurrentEpoch", "{}")
 	require.Equal(t, http.StatusNotFound, status)
-	require.Contains(t, answer, errNoChain.Error())
+	require.Contains(t, answer, errUnknownBlockchain.Error())
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// pollInterval is the time between two questions for the tip.
+	// pollInterval is the time between two requests for the tip.
 	pollInterval = time.Second
 	// logPause is the least time between two log lines of a kind.
 	logPause = 10 * time.Second
@@ -26,7 +26,7 @@ const (
 var errOther = errors.New("the network does not have the last block that was executed here; it is another network, or the state is of one that no longer exists")
 
 // errNewer means that the believed blocks can be old.
-var errNewer = fmt.Errorf("most of the stake asked has a newer block that less than %d%% of it has accepted, or named none; wait until those nodes agree", needed)
+var errNewer = fmt.Errorf("most of the votes name a newer block that has less than %d%% of the votes, or no block; wait until those nodes agree", needed)
 
 // blockchain executes the blocks of a chain, one after the other.
 type blockchain interface {
@@ -63,7 +63,7 @@ type following struct {
 	// voters returns the nodes that decide about the tip, and what they are. An error ends the follower only if it is a
 	// fatalError.
 	voters   func(context.Context) (weights map[ids.NodeID]uint64, who string, err error)
-	interval time.Duration // between two questions for the tip
+	interval time.Duration // between two requests for the tip
 	log      *slog.Logger
 	disputed prometheus.Counter
 }

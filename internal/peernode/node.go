@@ -1,8 +1,8 @@
 // Package peernode stands for an upstream node where there is none: it follows the P-Chain over the peer-to-peer network
 // and executes it, and answers the calls of package node from that. It can download the blocks of the X- and C-Chain, too.
 //
-// A Node believes a block once at least 80% of the votes have accepted it. Votes weigh as the voters' stake, or are
-// drawn by stake. The voters are the beacons until the chain is executed to its tip for the first time, and the
+// A Node believes a block once it has at least 80% of the votes. The weight of a vote is the voter's stake, unless the
+// voters are drawn by stake. The voters are the beacons until the chain is executed to its tip for the first time, and the
 // validators of the primary network afterwards. A Node also believes blocks with compiled-in IDs, and the ancestors of
 // each believed block.
 package peernode
@@ -122,7 +122,7 @@ func New(o Options) (*Node, error) {
 	}
 	n := &Node{o: o, log: o.Log, tips: newTips(), disputed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quorate_peernode_unconfirmed_tips_total",
-		Help: "Blocks that a node called its last accepted one although not enough of the stake had accepted them. New blocks are among them for a moment.",
+		Help: "Blocks that a node called its last accepted one although they did not have enough votes. New blocks are among them for a moment.",
 	})}
 	if err := n.findOrigin(); err != nil {
 		return nil, err

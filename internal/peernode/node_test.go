@@ -271,7 +271,7 @@ func TestTipNeedsStake(t *testing.T) {
 	n.accept(0, n.nodes[2:]...) // which says nothing
 	run(t, options(r, g, n), n, func(s Status) bool {
 		require.Zero(t, s.Height)
-		return s.Err != nil && strings.Contains(s.Err.Error(), "at most 40% of their stake has accepted one block, 80% must")
+		return s.Err != nil && strings.Contains(s.Err.Error(), "at most 40% of the votes are for one block, 80% must be")
 	})
 
 	n.accept(len(r.P))
@@ -292,7 +292,7 @@ func TestMinorityIsBehind(t *testing.T) {
 	n.accept(20, n.nodes[:2]...)
 	node := run(t, options(r, g, n), n, func(s Status) bool { return s.Height == 20 && s.Err != nil })
 	require.Zero(t, node.Status().Confirmed)
-	require.ErrorContains(t, node.Ready(), "most of the stake asked has a newer block")
+	require.ErrorContains(t, node.Ready(), "most of the votes name a newer block")
 }
 
 // mute is a network in which only one peer names its last block. The others say which blocks they have accepted.
@@ -312,7 +312,7 @@ func TestOneNamesOldBlock(t *testing.T) {
 	n.accept(20, n.nodes[0])
 	node := run(t, options(r, g, n), mute{n}, func(s Status) bool { return s.Height == 20 && (s.Err != nil || !s.Confirmed.IsZero()) })
 	require.Zero(t, node.Status().Confirmed)
-	require.ErrorContains(t, node.Ready(), "or named none")
+	require.ErrorContains(t, node.Ready(), "or no block")
 }
 
 // TestOtherChain has a network whose chain does not have what was executed.

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// voters is how many votes a poll counts at most.
-	voters = 64
-	// needed is the share of the votes in percent that must have accepted a block.
+	// maxVotes bounds the votes of a poll.
+	maxVotes = 64
+	// needed is the percentage of the votes that a block needs to be accepted.
 	needed = 80
-	// voteTimeout bounds one question.
+	// voteTimeout bounds one request.
 	voteTimeout = 2 * time.Second
-	// lateVote is how long a question waits for the others once enough nodes have answered.
-	lateVote = 100 * time.Millisecond
+	// voteGrace is how long a poll waits for the other answers once its result is decided.
+	voteGrace = 100 * time.Millisecond
 )
 
 // vote is the answer of one node.
@@ -37,8 +37,8 @@ type poll struct {
 	// accepted are the blocks that enough of the votes have accepted. holders are the nodes that have each.
 	accepted []ids.ID
 	holders  map[ids.ID][]ids.NodeID
-	// behind says that at least half of the votes named none of accepted as the last block. What is accepted can then
-	// be any ancestor of the tip, because all nodes have accepted those.
+	// behind says that at least half of the votes named none of accepted as the last block. accepted may then
+	// have any ancestors of the tip, because all nodes have accepted those.
 	behind bool
 
 	sample []*vote
@@ -53,11 +53,11 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 		return nil, err
 	}
 	all := weightOf(sample, nil)
-	each(ctx, sample, func(ctx context.Context, v *vote) {
+	requestAll(ctx, sample, func(ctx context.Context, v *vote) {
 		v.frontier, _ = peers.AcceptedFrontier(ctx, v.nodeID, chainID) // a node that does not answer has no vote
-	}, func(complete []*vote) bool {
-		// A node that does not answer in time counts as one that names no block.
-		return enough(weightOf(complete, (*vote).named), all)
+	}, func(answered []*vote) bool {
+		// A node that does not answer in time names no block.
+		return enough(weightOf(answered, (*vote).named), all)
 	})
 	var tips []ids.ID
 	for _, v := range sample {
@@ -68,9 +68,9 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 	if len(tips) == 0 {
 		return nil, fmt.Errorf("none of %d nodes reported its last accepted block", len(sample))
 	}
-	each(ctx, sample, func(ctx context.Context, v *vote) {
+	requestAll(ctx, sample, func(ctx context.Context, v *vote) {
 		v.accepted, _ = peers.Accepted(ctx, v.nodeID, chainID, tips)
-	}, func(complete []*vote) bool { return decided(complete, tips, all) })
+	}, func(answered []*vote) bool { return decided(answered, tips, all) })
 	p := &poll{sample: sample, holders: make(map[ids.ID][]ids.NodeID)}
 	most := 0.
 	for _, tip := range tips {
@@ -87,15 +87,15 @@ func ask(ctx context.Context, peers Peers, chainID ids.ID, weights map[ids.NodeI
 			disputed.Inc()
 		}
 	}
-	p.behind = !p.mostName(p.accepted)
+	p.behind = !p.majorityNames(p.accepted)
 	if len(p.accepted) == 0 {
-		return nil, fmt.Errorf("the nodes asked do not agree: at most %.0f%% of their stake has accepted one block, %d%% must", math.Floor(100*most/all), needed)
+		return nil, fmt.Errorf("the nodes do not agree: at most %.0f%% of the votes are for one block, %d%% must be", math.Floor(100*most/all), needed)
 	}
 	return p, nil
 }
 
-// mostName reports whether more than half of the votes named some of these blocks as the last one.
-func (p *poll) mostName(blocks []ids.ID) bool {
+// majorityNames reports whether more than half of the votes named some of these blocks as the last one.
+func (p *poll) majorityNames(blocks []ids.ID) bool {
 	naming := weightOf(p.sample, func(v *vote) bool { return slices.Contains(blocks, v.frontier) })
 	return 2*naming > weightOf(p.sample, nil)
 }
@@ -104,7 +104,7 @@ func (v *vote) named() bool { return v.frontier != ids.Empty }
 
 func (v *vote) hasAccepted(id ids.ID) bool { return slices.Contains(v.accepted, id) }
 
-// weightOf returns the weight of the votes that meet a condition; nil means of all.
+// weightOf returns the weight of the votes that meet condition, or of all votes if it is nil.
 func weightOf(votes []*vote, condition func(*vote) bool) (sum float64) {
 	for _, v := range votes {
 		if condition == nil || condition(v) {
@@ -116,39 +116,39 @@ func weightOf(votes []*vote, condition func(*vote) bool) (sum float64) {
 
 func enough(weight, all float64) bool { return weight*100 >= needed*all }
 
-// decided reports whether the votes that are not complete cannot change which of some blocks are accepted.
-func decided(complete []*vote, blocks []ids.ID, all float64) bool {
-	missing := all - weightOf(complete, nil)
+// decided reports whether the other votes can no longer change which of some blocks are accepted.
+func decided(answered []*vote, blocks []ids.ID, all float64) bool {
+	missing := all - weightOf(answered, nil)
 	return !slices.ContainsFunc(blocks, func(id ids.ID) bool {
-		weight := weightOf(complete, func(v *vote) bool { return v.hasAccepted(id) })
+		weight := weightOf(answered, func(v *vote) bool { return v.hasAccepted(id) })
 		return !enough(weight, all) && enough(weight+missing, all)
 	})
 }
 
-// each calls answer for each vote at the same time, with a context that ends after voteTimeout, or lateVote after
-// settled has returned true for the votes that are complete.
-func each(
-	ctx context.Context, sample []*vote, answer func(context.Context, *vote), settled func(complete []*vote) bool,
+// requestAll calls request for all votes concurrently. It cancels them after voteTimeout, or voteGrace after decided has
+// returned true for the votes that are answered.
+func requestAll(
+	ctx context.Context, sample []*vote, request func(context.Context, *vote), decided func(answered []*vote) bool,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, voteTimeout)
-	answered := make(chan *vote, len(sample))
+	answers := make(chan *vote, len(sample))
 	var asking sync.WaitGroup
 	defer asking.Wait() // a session has few exchanges, and the votes are read afterwards
 	defer cancel()
 	for _, v := range sample {
 		asking.Go(func() {
-			answer(ctx, v)
-			answered <- v
+			request(ctx, v)
+			answers <- v
 		})
 	}
-	var complete []*vote
+	var answered []*vote
 	var late <-chan time.Time
-	for len(complete) < len(sample) {
+	for len(answered) < len(sample) {
 		select {
-		case v := <-answered:
-			complete = append(complete, v)
-			if late == nil && settled(complete) {
-				late = time.After(lateVote)
+		case v := <-answers:
+			answered = append(answered, v)
+			if late == nil && decided(answered) {
+				late = time.After(voteGrace)
 			}
 		case <-late:
 			return
@@ -156,9 +156,9 @@ func each(
 	}
 }
 
-// sampleOf returns the connected voters, each with its stake as the weight of its vote. If there are more than voters,
-// it draws one at random for each vote, with probability proportional to stake. A node can be drawn again: its weight
-// is how often it was. Stake then counts only in the draw.
+// sampleOf returns the connected voters, each with its stake as the weight of its vote. If there are more than
+// maxVotes, it draws one at random for each vote, with probability proportional to stake. A node may be drawn several
+// times; the weight of its vote is the number of draws. Stake then counts only in the draw.
 //
 // The votes of nodes with a share s of the connected stake are thus binomially distributed, however many nodes share
 // it. With 80% of 64 votes needed, a block that only they have accepted passes with a probability of 4e-15 for s = 1/3,
@@ -185,9 +185,9 @@ func sampleOf(nodes []ids.NodeID, weights map[ids.NodeID]uint64, who string) ([]
 	if 2*connected <= total {
 		return nil, fmt.Errorf("connected to %.0f%% of the weight of the %s; more than half must be connected", math.Floor(100*connected/total), who)
 	}
-	if len(sample) > voters {
+	if len(sample) > maxVotes {
 		drawn := make([]uint64, len(sample))
-		for range voters {
+		for range maxVotes {
 			i, _ := slices.BinarySearch(sums, rand.Float64()*connected)
 			drawn[i]++
 		}
@@ -196,7 +196,7 @@ func sampleOf(nodes []ids.NodeID, weights map[ids.NodeID]uint64, who string) ([]
 		}
 		sample = slices.DeleteFunc(sample, func(v *vote) bool { return v.weight == 0 })
 	}
-	// The first holders of a block serve it.
+	// Blocks are requested from the first of their holders.
 	rand.Shuffle(len(sample), func(i, j int) { sample[i], sample[j] = sample[j], sample[i] })
 	return sample, nil
 }

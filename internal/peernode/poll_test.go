@@ -14,7 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// voting is nodes that vote on the last blocks of chains, and serve them.
+// voting is a network whose nodes vote on the last blocks of chains and serve them.
 type voting struct {
 	Peers
 	weights map[ids.NodeID]uint64
@@ -114,9 +114,9 @@ func TestMinorityIsNotBelieved(t *testing.T) {
 	const polls = 300
 	honest, forged := ids.ID{'h'}, ids.ID{'f'}
 	for name, test := range map[string]struct {
-		attackers, others        int
-		attackerStake, eachOther uint64
-		followed                 int // the least number of polls that believe the others
+		attackers, others         int
+		attackerStake, otherStake uint64 // of each node
+		followed                  int    // the least number of polls that believe the others
 	}{
 		"12% of two nodes":    {2, 1000, 60_000, 880, polls * 4 / 5},
 		"12% of many nodes":   {1000, 5, 120, 176_000, polls * 4 / 5},
@@ -125,7 +125,7 @@ func TestMinorityIsNotBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newVoting(0, ids.Empty)
 			v.add(test.attackers, test.attackerStake, forged)
-			v.add(test.others, test.eachOther, honest)
+			v.add(test.others, test.otherStake, honest)
 			followed := 0
 			for range polls {
 				p, err := v.ask(t, ids.ID{'c'})
@@ -146,8 +146,8 @@ func TestMinorityIsNotBelieved(t *testing.T) {
 // TestVotesAreWeighed polls few enough nodes that each is asked. Their stake counts.
 func TestVotesAreWeighed(t *testing.T) {
 	v := newVoting(0, ids.Empty)
-	v.add(voters-1, 1, ids.ID{'f'})
-	v.add(1, 4*(voters-1), ids.ID{'h'})
+	v.add(maxVotes-1, 1, ids.ID{'f'})
+	v.add(1, 4*(maxVotes-1), ids.ID{'h'})
 	p, err := v.ask(t, ids.ID{'c'})
 	require.NoError(t, err)
 	require.Equal(t, []ids.ID{{'h'}}, p.accepted)
@@ -155,8 +155,8 @@ func TestVotesAreWeighed(t *testing.T) {
 	require.Len(t, p.holders[ids.ID{'h'}], 1)
 }
 
-// TestSilentVoterIsNotAwaited has one of 32 voters never answer, and then all.
-func TestSilentVoterIsNotAwaited(t *testing.T) {
+// TestPollDoesNotWaitForUnansweredRequest: first one of 32 voters never answers, then none does.
+func TestPollDoesNotWaitForUnansweredRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVoting(31, ids.ID{'h'})
 		silent := v.add(1, 1, ids.ID{'h'})[0]
@@ -177,7 +177,7 @@ func TestSilentVoterIsNotAwaited(t *testing.T) {
 	})
 }
 
-// TestVotesAreAwaited has five of nine voters be slow. Without them too few name the block, and it has too few votes.
+// TestVotesAreAwaited: five of nine voters answer late. Without their votes the block is not accepted.
 func TestVotesAreAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVoting(4, ids.ID{'h'})
