@@ -81,14 +81,14 @@ func (s *EVM) Block(ctx context.Context, height uint64) (Block, error) {
 // evmBlock is a block with the addresses that its transactions involve.
 type evmBlock struct {
 	*evm.Block
-	options   *EVMOptions
-	transfers []int                    // number of token transfers by transaction
-	involved  map[common.Address][]int // transactions in ascending order
+	options        *EVMOptions
+	transferCounts []int                    // token transfers of each transaction
+	involved       map[common.Address][]int // transactions in ascending order
 }
 
 func newEVMBlock(b *evm.Block, o *EVMOptions) *evmBlock {
 	x := &evmBlock{
-		Block: b, options: o, transfers: make([]int, len(b.Transactions)), involved: make(map[common.Address][]int),
+		Block: b, options: o, transferCounts: make([]int, len(b.Transactions)), involved: make(map[common.Address][]int),
 	}
 	for i := range b.Transactions {
 		x.involve(i, &b.Transactions[i])
@@ -116,7 +116,7 @@ func (x *evmBlock) involve(i int, tx *evm.Transaction) {
 		note(tx.Logs[j].Address)
 		for _, t := range evm.Transfers(&tx.Logs[j]) {
 			note(t.From, t.To)
-			x.transfers[i]++
+			x.transferCounts[i]++
 		}
 	}
 	for j := range tx.Frames {
@@ -131,7 +131,7 @@ func internal(f *evm.Frame) bool { return !f.Reverted && (!f.Value.IsZero() || f
 
 const (
 	// itemBytes is the maximum size in a message of a token transfer, of an internal transaction, and of a log without its
-	// data. A contract can make a transfer of 32 bytes of a log, because the arrays of a batch may overlap.
+	// data. A contract can emit a transfer for each 32 bytes of a log, because the arrays of a batch may overlap.
 	itemBytes = 2 << 10
 	// maxDetails is the maximum size of the details in one message; see details.
 	maxDetails = 8 << 20
@@ -143,7 +143,7 @@ const (
 // token transfers, internal transactions and logs.
 func (x *evmBlock) details(i int, w *Webhook) int {
 	tx := &x.Transactions[i]
-	n := itemBytes*x.transfers[i] + 2*len(tx.Input)
+	n := itemBytes*x.transferCounts[i] + 2*len(tx.Input)
 	if w.IncludeInternals {
 		for j := range tx.Frames {
 			if internal(&tx.Frames[j]) {
@@ -172,14 +172,14 @@ func (x *evmBlock) Events(ctx context.Context, w *Webhook) ([]Event, error) {
 	slices.Sort(found)
 	found = slices.Compact(found)
 	var events []Event
-	room := maxBlockDetails
+	remaining := maxBlockDetails
 	for _, i := range found {
 		tx := x.transaction(i)
 		body := map[string]any{"transaction": tx}
-		if n := x.details(i, w); n > min(room, maxDetails) {
+		if n := x.details(i, w); n > min(remaining, maxDetails) {
 			body["truncated"] = true
 		} else {
-			room -= n
+			remaining -= n
 			if err := x.addDetails(ctx, i, w, tx); err != nil {
 				return nil, err
 			}
@@ -330,10 +330,10 @@ func (x *evmBlock) addDetails(ctx context.Context, i int, w *Webhook, shown *evm
 
 // addTransfers adds the token transfers of a transaction.
 func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransaction) error {
-	if x.transfers[i] == 0 {
+	if x.transferCounts[i] == 0 {
 		return nil
 	}
-	transfers := make([]evm.Transfer, 0, x.transfers[i])
+	transfers := make([]evm.Transfer, 0, x.transferCounts[i])
 	for j := range x.Transactions[i].Logs {
 		transfers = append(transfers, evm.Transfers(&x.Transactions[i].Logs[j])...)
 	}

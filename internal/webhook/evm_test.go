@@ -28,8 +28,8 @@ func overlapping(n int) evm.Log {
 	return evm.Log{Topics: []common.Hash{topic, party, party, party}, Data: data}
 }
 
-// shownEVM is a message about a transaction.
-type shownEVM struct {
+// evmMessage is a message about a transaction.
+type evmMessage struct {
 	size      int
 	Truncated bool
 	Logs      []any
@@ -41,9 +41,9 @@ type shownEVM struct {
 	}
 }
 
-// showEVM returns the messages to a webhook about a block with transactions from its address. The names of the tokens
+// evmMessages returns the messages to a webhook about a block with transactions from its address. The names of the tokens
 // are the longest ones.
-func showEVM(t *testing.T, w Webhook, transactions ...evm.Transaction) (all []shownEVM) {
+func evmMessages(t *testing.T, w Webhook, transactions ...evm.Transaction) (all []evmMessage) {
 	t.Helper()
 	from := common.Address{7}
 	for i := range transactions {
@@ -73,7 +73,7 @@ func showEVM(t *testing.T, w Webhook, transactions ...evm.Transaction) (all []sh
 	for _, e := range events {
 		body, err := canonical(e.Body)
 		require.NoError(t, err)
-		one := shownEVM{size: len(body)}
+		one := evmMessage{size: len(body)}
 		require.NoError(t, json.Unmarshal(body, &one))
 		require.NotNil(t, one.Transaction.ERC20Transfers)
 		require.NotNil(t, one.Transaction.ERC721Transfers)
@@ -89,7 +89,7 @@ const small = 4 << 10
 // TestLargeTransactions has transactions whose messages would be larger than a store accepts.
 func TestLargeTransactions(t *testing.T) {
 	const fits = 4000
-	one := showEVM(t, Webhook{}, evm.Transaction{Input: []byte{1}, Logs: []evm.Log{overlapping(fits)}})[0]
+	one := evmMessages(t, Webhook{}, evm.Transaction{Input: []byte{1}, Logs: []evm.Log{overlapping(fits)}})[0]
 	require.False(t, one.Truncated)
 	require.Len(t, one.Transaction.ERC1155Transfers, fits)
 	require.Equal(t, "0x01", one.Transaction.Input)
@@ -103,7 +103,7 @@ func TestLargeTransactions(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		w    Webhook
-		full bool // unless the webhook wants what is large
+		full bool // for a webhook without the large parts
 		tx   evm.Transaction
 	}{
 		"transfers":             {Webhook{}, false, evm.Transaction{Logs: []evm.Log{overlapping(50_000)}}},
@@ -114,13 +114,13 @@ func TestLargeTransactions(t *testing.T) {
 		"data of logs":          {Webhook{IncludeLogs: true}, true, evm.Transaction{Logs: []evm.Log{{Data: data}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := showEVM(t, c.w, c.tx)[0]
+			got := evmMessages(t, c.w, c.tx)[0]
 			require.True(t, got.Truncated)
 			require.LessOrEqual(t, got.size, small)
 			require.Equal(t, "0x", got.Transaction.Input)
 			require.Nil(t, got.Transaction.InternalTransactions)
 			require.Nil(t, got.Logs)
-			require.Equal(t, !c.full, showEVM(t, Webhook{}, c.tx)[0].Truncated)
+			require.Equal(t, !c.full, evmMessages(t, Webhook{}, c.tx)[0].Truncated)
 		})
 	}
 }
@@ -133,7 +133,7 @@ func TestLargeBlock(t *testing.T) {
 	}
 	transactions[39].Logs = nil
 	full, size := 0, 0
-	for _, one := range showEVM(t, Webhook{}, transactions...) {
+	for _, one := range evmMessages(t, Webhook{}, transactions...) {
 		size += one.size
 		if !one.Truncated {
 			full++

@@ -81,14 +81,14 @@ func indexValidators(t *testing.T) (*registry.Index, uint64) {
 	return validatorsIn(s), uint64(len(rows) - 1)
 }
 
-// unequal are two stores whose views it returns at random.
-type unequal struct {
+// laggingViews opens a view of one of two stores at random.
+type laggingViews struct {
 	mu     sync.Mutex
 	random *rand.Rand // guarded by mu
 	stores [2]*store.Memory
 }
 
-func (u *unequal) View(ctx context.Context) (store.View, error) {
+func (u *laggingViews) View(ctx context.Context) (store.View, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.stores[min(u.random.IntN(4), 1)].View(ctx)
@@ -149,9 +149,9 @@ func (x oldPages) L1Validators(ctx context.Context, q registry.L1Query) (*regist
 	return page, err
 }
 
-// TestUnequalViews has an index whose views are at the last block or at the one before, as those of standbys. Each
+// TestValidatorEventsWithLaggingViews has an index whose views are at the last block or at the one before, as those of standbys. Each
 // event arrives as a store with all blocks has it.
-func TestUnequalViews(t *testing.T) {
+func TestValidatorEventsWithLaggingViews(t *testing.T) {
 	rows := validatorRows(t)
 	whole := store.NewMemory()
 	defer func() { require.NoError(t, whole.Close()) }()
@@ -193,7 +193,7 @@ func TestUnequalViews(t *testing.T) {
 		require.True(t, kinds[kind], "no event %s", kind)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		views := &unequal{random: rand.New(rand.NewPCG(1, 1)), stores: [2]*store.Memory{store.NewMemory(), store.NewMemory()}}
+		views := &laggingViews{random: rand.New(rand.NewPCG(1, 1)), stores: [2]*store.Memory{store.NewMemory(), store.NewMemory()}}
 		index := validatorsIn(views)
 		source := webhook.NewValidators(validatorNetwork, index, func() (uint64, bool) {
 			head, err := index.Head(t.Context())
@@ -301,8 +301,8 @@ func TestValidatorEvents(t *testing.T) {
 	}
 }
 
-// TestOldPages reads L1 validators at a lower height than a block, where some may be missing.
-func TestOldPages(t *testing.T) {
+// TestLaggingL1ValidatorsFail reads L1 validators from a view that is older than the block.
+func TestLaggingL1ValidatorsFail(t *testing.T) {
 	index, tip := indexValidators(t)
 	source := webhook.NewValidators(validatorNetwork, oldPages{index}, func() (uint64, bool) { return tip, true })
 	hook := webhook.Webhook{Validators: &webhook.ValidatorFilter{

@@ -82,10 +82,10 @@ type hook struct {
 
 	mu sync.Mutex
 	w  *Webhook // immutable; guarded by mu
-	// pause is the pause after the last failure to find or write events, which ends at retry; 0 after a success. Both are
-	// guarded by mu.
-	pause time.Duration
-	retry time.Time
+	// pause is the length of the pause after the last failure to find or write events, 0 after a success. It ends at
+	// retryAt. Both are guarded by mu.
+	pause   time.Duration
+	retryAt time.Time
 }
 
 func (h *hook) webhook() *Webhook {
@@ -94,12 +94,12 @@ func (h *hook) webhook() *Webhook {
 	return h.w
 }
 
-// longestPause is the maximum of hook.pause.
-const longestPause = 10 * time.Second
+// maxPause is the maximum of hook.pause.
+const maxPause = 10 * time.Second
 
-// note notes whether the last attempt to find and write events failed. After a failure the webhook pauses, longer each
-// time. It reports whether this is the first failure after a success.
-func (h *hook) note(failed bool) (first bool) {
+// setResult updates the pause after an attempt to find and write events. Each failure in a row doubles the pause. It
+// reports whether this is the first failure after a success.
+func (h *hook) setResult(failed bool) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !failed {
@@ -107,15 +107,15 @@ func (h *hook) note(failed bool) (first bool) {
 		return false
 	}
 	first = h.pause == 0
-	h.pause = min(max(2*h.pause, followTime), longestPause)
-	h.retry = time.Now().Add(h.pause)
+	h.pause = min(max(2*h.pause, followTime), maxPause)
+	h.retryAt = time.Now().Add(h.pause)
 	return first
 }
 
-func (h *hook) pausing() bool {
+func (h *hook) paused() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.pause > 0 && time.Now().Before(h.retry)
+	return h.pause > 0 && time.Now().Before(h.retryAt)
 }
 
 // NewWorker returns a worker. It starts nothing.
@@ -350,19 +350,19 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 			return err
 		}
 		for _, h := range group {
-			w.note(ctx, h, h.report(ctx, block, height))
+			w.handleResult(ctx, h, h.report(ctx, block, height))
 		}
 	}
 	return nil
 }
 
-// note notes the result of an attempt to find and write the events of a webhook.
-func (w *Worker) note(ctx context.Context, h *hook, err error) {
+// handleResult handles the result of an attempt to find and write the events of a webhook.
+func (w *Worker) handleResult(ctx context.Context, h *hook, err error) {
 	if ctx.Err() != nil {
-		return // the attempt may have failed for this reason
+		return // not a failure of this webhook
 	}
-	if first := h.note(err != nil); first && !errors.Is(err, store.ErrFenced) {
-		w.log.Error("the events of a webhook cannot be found or written; trying again",
+	if first := h.setResult(err != nil); first && !errors.Is(err, store.ErrFenced) {
+		w.log.Error("finding or writing the events of a webhook failed; trying again",
 			slog.String("webhook", h.webhook().ID), slog.Any("error", err))
 	}
 }
@@ -372,17 +372,16 @@ const nearTip = 16
 
 // behind returns the webhooks whose turn it is, and the height that they search next. Those near the tip come first, so
 // that a webhook that was held up does not delay others while it catches up. Among either kind, those furthest behind
-// come first. Webhooks whose outbox is full wait, as do those that failed a moment ago. There is no webhook if all have
-// reached the tip.
+// come first. Paused webhooks and those with a full outbox wait. group is empty if all others have reached the tip.
 func (w *Worker) behind(ctx context.Context, hooks []*hook, tip uint64) (group []*hook, height uint64) {
 	var turn [2]uint64 // of group: 0 near the tip, else 1; then the height
 	for _, h := range hooks {
-		if h.ended.Load() || h.pausing() {
+		if h.ended.Load() || h.paused() {
 			continue
 		}
 		next, room, err := h.position(ctx, h.webhook().From)
 		if err != nil {
-			w.note(ctx, h, err)
+			w.handleResult(ctx, h, err)
 			continue
 		}
 		if !room || next > tip {
@@ -484,7 +483,7 @@ func (w *Worker) deliver(ctx context.Context, h *hook, m *message) error {
 	err = w.post(ctx, hook.URL, secret, m.body)
 	<-w.sending
 	if ctx.Err() != nil {
-		return ctx.Err() // the attempt may have failed for this reason
+		return ctx.Err() // not a failure of this webhook
 	}
 	attempt := int(m.attempts) + 1
 	switch {

@@ -331,24 +331,24 @@ func (s limited) Commit(ctx context.Context, b *store.Batch) error {
 	return s.Store.Commit(ctx, b)
 }
 
-// uneven is a chain whose events are large and slow to find for the webhooks with one URL while broken is set.
-type uneven struct {
+// failingChain is a chain. While broken is set, the events for webhooks with url are slow to find and too large to store.
+type failingChain struct {
 	*counter
 	url    string
 	broken atomic.Bool
 }
 
-func (c *uneven) Block(ctx context.Context, height uint64) (webhook.Block, error) {
+func (c *failingChain) Block(ctx context.Context, height uint64) (webhook.Block, error) {
 	b, err := c.counter.Block(ctx, height)
-	return unevenBlock{b, c}, err
+	return failingBlock{b, c}, err
 }
 
-type unevenBlock struct {
+type failingBlock struct {
 	webhook.Block
-	chain *uneven
+	chain *failingChain
 }
 
-func (b unevenBlock) Events(ctx context.Context, w *webhook.Webhook) ([]webhook.Event, error) {
+func (b failingBlock) Events(ctx context.Context, w *webhook.Webhook) ([]webhook.Event, error) {
 	if w.URL == b.chain.url && b.chain.broken.Load() {
 		time.Sleep(time.Second)
 		return []webhook.Event{{Name: "one", Body: strings.Repeat("x", 200_000)}}, nil
@@ -361,7 +361,7 @@ func TestFailureDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBenchOn(t, limited{store.NewMemory()})
 		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
-		chain := &uneven{counter: b.chain, url: "https://example.org/other"}
+		chain := &failingChain{counter: b.chain, url: "https://example.org/other"}
 		chain.broken.Store(true)
 		chain.tip.Store(5)
 		_, err := b.book.Create(t.Context(), webhook.Webhook{
