@@ -21,7 +21,7 @@ var (
 	ErrUnanswered = errors.New("node did not answer in time")
 )
 
-// maxExchanges bounds the pending block requests to one node: one for each chain of the primary
+// maxExchanges bounds the pending requests for blocks and block IDs to one node: one for each chain of the primary
 // network, and eight for the epochs of chains that are looked up at the same time. Large answers delay
 // signatures on the same connection.
 const maxExchanges = 11
@@ -178,14 +178,14 @@ func (s *session) beginExchange(kind replyKind) bool {
 		return false
 	}
 	if kind.hasBlocks() {
-		s.blocks.Add(1)
+		s.blockExchanges.Add(1)
 		s.credit.Add(maxMessage)
 	}
 	return true
 }
 
 func (s *session) endExchange(kind replyKind) {
-	if kind.hasBlocks() && s.blocks.Add(-1) == 0 {
+	if kind.hasBlocks() && s.blockExchanges.Add(-1) == 0 {
 		s.credit.Store(0)
 	}
 	s.exchanges.Add(-1)

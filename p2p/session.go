@@ -85,10 +85,10 @@ type session struct {
 	sent   atomic.Uint64 // messages
 	unsent atomic.Uint64 // messages dropped because the node does not read
 
-	// exchanges is the number of pending exchanges, blocks the number of those that expect blocks,
-	// and credit how many bytes the node may send in answer to the latter beyond allow.
-	exchanges, blocks atomic.Int32
-	credit            atomic.Int64
+	// exchanges is the number of pending exchanges. blockExchanges is the number of those that request
+	// blocks. credit is the number of bytes that the node may send in reply beyond allow.
+	exchanges, blockExchanges atomic.Int32
+	credit                    atomic.Int64
 
 	// lastSent and lastReceived are times as of the last pulse, in Unix seconds. Only pulses
 	// read the clock.
@@ -222,7 +222,7 @@ func (s *session) receive(ctx context.Context, size int) error {
 		s.n.metrics.unhandled.Inc()
 		return s.skip(buffer[:], size-len(start))
 	}
-	if size > mediumMessage && s.blocks.Load() == 0 {
+	if size > mediumMessage && s.blockExchanges.Load() == 0 {
 		if !s.n.unasked.TryAcquire(int64(size)) {
 			s.n.metrics.unexpected.Inc()
 			return s.skip(buffer[:], size-len(start))

@@ -39,14 +39,14 @@ var (
 type EVM struct {
 	client *Client
 	path   string
-	// oversized holds an element while receiptsSingly collects the receipts of a block.
-	oversized chan struct{}
+	// collecting holds an element while receiptsSingly collects the receipts of a block.
+	collecting chan struct{}
 }
 
 // EVM returns the chain whose API is at path. An empty path means that the endpoints are
 // URLs of the API itself.
 func (c *Client) EVM(path string) *EVM {
-	return &EVM{client: c, path: path, oversized: make(chan struct{}, 1)}
+	return &EVM{client: c, path: path, collecting: make(chan struct{}, 1)}
 }
 
 // EVMBlock is a block in unparsed JSON.
@@ -274,10 +274,10 @@ func (e *EVM) large(ctx context.Context, height uint64, traces bool, cause error
 }
 
 const (
-	// blockReceipts and oneReceipt bound the receipts of one block, and one receipt, in
-	// multiples of the largest other response. The gas of a block is their only other bound.
-	blockReceipts = 4
-	oneReceipt    = 2
+	// maxBlockReceipts and maxReceipt bound the receipts of one block, and one receipt, in
+	// multiples of Client.limit. The gas of a block is their only other bound.
+	maxBlockReceipts = 4
+	maxReceipt       = 2
 )
 
 // receiptsSingly fetches the receipts of a block by the hashes of its transactions, after
@@ -289,12 +289,12 @@ func (e *EVM) receiptsSingly(ctx context.Context, height uint64, block []byte) (
 		return nil, err
 	}
 	select {
-	case e.oversized <- struct{}{}:
-		defer func() { <-e.oversized }()
+	case e.collecting <- struct{}{}:
+		defer func() { <-e.collecting }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("fetching the receipts of block %d: %w", height, ctx.Err())
 	}
-	limit := blockReceipts * e.client.limit
+	limit := maxBlockReceipts * e.client.limit
 	all := []byte{'['}
 	for atOnce := MaxCalls; len(hashes) > 0; {
 		some := hashes[:min(atOnce, len(hashes))]
@@ -331,13 +331,13 @@ func (e *EVM) someReceipts(ctx context.Context, height uint64, hashes []string) 
 	}
 	several, limit := len(hashes) > 1, e.client.limit
 	if !several {
-		limit *= oneReceipt
+		limit *= maxReceipt
 	}
 	timeout := max(e.client.timeout, batchTimeout)
 	answers, err := e.client.batchWithin(ctx, e.path, timeout, limit, calls, func(answers []outcome) error {
 		for i, a := range answers {
 			if a.refused == nil && a.result == nil {
-				return withoutReceiptOf(height, hashes[i])
+				return missingReceipt(height, hashes[i])
 			}
 			if err := notOffered(a.refused); err != nil {
 				return err
@@ -369,11 +369,11 @@ func (e *EVM) someReceipts(ctx context.Context, height uint64, hashes []string) 
 	return receipts, nil
 }
 
-// withoutReceiptOf returns an error that makes the Client ask another node, because this
+// missingReceipt returns an error that makes the Client ask another node, because this
 // node has a block but does not find the receipt of one of its transactions.
-func withoutReceiptOf(height uint64, hash string) error {
+func missingReceipt(height uint64, hash string) error {
 	cause := fmt.Errorf("the node has block %d but no receipt of its transaction %.66s: "+
-		"it must index transactions (skip-tx-indexing, transaction-history)", height, hash)
+		"set skip-tx-indexing to false and transaction-history to 0 (unlimited) in the configuration of its chain", height, hash)
 	return &RPCError{Method: receiptMethod, Code: methodNotFound, Message: "no such receipt", cause: cause}
 }
 

@@ -695,7 +695,7 @@ func TestBlocksWithLargeReceipts(t *testing.T) {
 				require.False(t, client.endpoints[0].cooling(), "the node did nothing wrong")
 				if tt.fails != "" {
 					require.ErrorContains(t, err, tt.fails)
-					require.NotErrorIs(t, err, ErrMalformed, "so that traces are not blamed")
+					require.NotErrorIs(t, err, ErrMalformed, "the error is not about traces")
 					continue
 				}
 				require.NoError(t, err)

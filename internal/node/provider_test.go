@@ -402,7 +402,7 @@ func TestResultsWithSecretsAreForwarded(t *testing.T) {
 		`[{"result":true,"id":43114},{"result":"avax"}]`:                     "",
 		`{"error":{"message":"PASSWORD of avax"},"id":43114}`:                `{"error":{"message":"*** of ***"},"id":43114}`,
 		`[{"id":1,"result":"avax"},{"error":{"message":"PASSWORD"},"id":2}]`: `[{"id":1,"result":"avax"},{"error":{"message":"***"},"id":2}]`,
-		`{"error":{"code":43114,"message":"PASSWORD"},"id":1}`:               `{"error":{"code":-32000,"message":"the node's error is hidden: it repeats a secret of the service"},"id":1}`,
+		`{"error":{"code":43114,"message":"PASSWORD"},"id":1}`:               `{"error":{"code":-32000,"message":"the upstream node's error is omitted because it contains a secret of the service"},"id":1}`,
 		`"PASSWORD"`: `"***"`,
 	} {
 		answer = reply{status: 200, body: body}

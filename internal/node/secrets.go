@@ -100,7 +100,7 @@ func (s secrets) hideInErrors(body []byte, whole any, calls ...map[string]json.R
 			continue
 		}
 		if !json.Valid([]byte(hidden)) {
-			hidden = `{"code":-32000,"message":"the node's error is hidden: it repeats a secret of the service"}`
+			hidden = `{"code":-32000,"message":"the upstream node's error is omitted because it contains a secret of the service"}`
 		}
 		call["error"] = json.RawMessage(hidden)
 		changed = true
