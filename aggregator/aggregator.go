@@ -195,7 +195,7 @@ func (a *Aggregator) Close() {
 // validator set changed while it was being signed.
 const maxMoves = 3
 
-// moveTimeout bounds how long a signed message waits for the answer whether the proposed validator set changed.
+// moveTimeout bounds the check whether the proposed validator set changed while a message was signed.
 const moveTimeout = 500 * time.Millisecond
 
 // Sign returns the signed message that req asks for, verified against the
@@ -435,8 +435,8 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	a.metrics.rounds.Inc()
 	a.running.Go(func() {
 		defer end()
-		// Before newRound, which looks at connections and then reads the archive. Nodes that connect meanwhile wait in
-		// the inbox.
+		// This precedes newRound, which reads the connections and then the archive: the inbox holds nodes that connect
+		// meanwhile.
 		stop := a.transport.OnConnect(func(nodeID ids.NodeID) {
 			if _, ok := set.Index(nodeID); ok {
 				f.inbox.put(func(time.Duration) { f.round.connected(nodeID) })

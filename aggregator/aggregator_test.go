@@ -421,7 +421,7 @@ func TestVerifyingBlockchainPicksItsEpochsSet(t *testing.T) {
 	})
 }
 
-// onceSets is a Sets whose node answers the first request for a set only.
+// onceSets is a Sets whose upstream node answers only the first request.
 type onceSets struct {
 	*fakeNetwork
 	resolved int
@@ -449,8 +449,8 @@ func (s *onceSets) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) 
 	return s.fakeNetwork.EpochSet(ctx, subnetID, blockchainID)
 }
 
-// A signed message does not wait for a node that no longer answers whether the validator set has changed.
-func TestSignedMessageDoesNotWaitForTheNode(t *testing.T) {
+// A signed message does not wait for an upstream node that no longer answers whether the validator set has changed.
+func TestSignedMessageDoesNotWaitForUpstreamNode(t *testing.T) {
 	for name, verifying := range map[string]*ids.ID{"the proposed height": nil, "an epoch's height": {1}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

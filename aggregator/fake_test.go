@@ -229,7 +229,7 @@ func (n *fakeNetwork) Request(ctx context.Context, chainID ids.ID, nodes []ids.N
 	defer n.mu.Unlock()
 	if ctx.Err() != nil {
 		if n.late++; n.late > 10_000 {
-			panic("requests without end whose context has ended")
+			panic("requests go on after their context ended")
 		}
 		return nil
 	}

@@ -103,7 +103,7 @@ type member struct {
 	author    int  // index into NodeIDs of the node that sent signature
 	tried     int  // how many of its nodes have failed in this round
 	online    bool // at least one of its nodes is believed to be connected
-	down      int  // how often a node of it was found without connection since one connected
+	down      int  // requests that found a node of it disconnected since one connected
 	polls     int  // how often it answered "not accepted yet"
 	expect    expectation
 	askedAt   time.Duration
@@ -262,7 +262,7 @@ func (r *round) changedSoon(now time.Duration) {
 }
 
 // connected notes that a node can be asked from now on. If another node of its key is asked now and then lost, the round
-// turns to all nodes of the key again.
+// tries all nodes of the key again.
 func (r *round) connected(nodeID ids.NodeID) {
 	i, ok := r.set.Index(nodeID)
 	if !ok {

@@ -61,7 +61,7 @@ type world struct {
 	lag          uint64        // of the node's height
 	asking, most int           // for blocks at the same time
 	slow         time.Duration // an answer to BlockByHeight takes so long
-	epochless    bool          // EpochHeight does not answer
+	noEpoch      bool          // EpochHeight does not answer
 	onSign       func(aggregator.Request) error
 }
 
@@ -250,7 +250,7 @@ func (w *world) EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64, e
 	if err := w.called("EpochHeight"); err != nil {
 		return 0, err
 	}
-	if w.epochless {
+	if w.noEpoch {
 		<-ctx.Done()
 		return 0, ctx.Err()
 	}

@@ -188,7 +188,7 @@ func (d *Deriver) Request(ctx context.Context, txID ids.ID) (aggregator.Request,
 	if err != nil {
 		return aggregator.Request{}, err
 	}
-	return d.address(ctx, statement, manager)
+	return d.newRequest(ctx, statement, manager)
 }
 
 // statement is the message that the P-Chain signs, and its justification if it needs one.
@@ -369,9 +369,9 @@ func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID id
 // epochTimeout bounds the lookup of the epoch of the manager's chain.
 const epochTimeout = 5 * time.Second
 
-// address returns the request to sign a statement for the manager's chain: at the height of that chain's epoch or, if
+// newRequest returns the request to sign a statement for the manager's chain: at the height of that chain's epoch or, if
 // the epoch is unknown, at the proposed height.
-func (d *Deriver) address(ctx context.Context, s statement, manager ids.ID) (aggregator.Request, error) {
+func (d *Deriver) newRequest(ctx context.Context, s statement, manager ids.ID) (aggregator.Request, error) {
 	subnetID, err := d.chains.SubnetOf(ctx, manager)
 	if errors.Is(err, validators.ErrUnknownBlockchain) {
 		return aggregator.Request{}, &aggregator.Error{Code: aggregator.CodeUnknownBlockchain, Err: err,

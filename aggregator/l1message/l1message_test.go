@@ -262,13 +262,12 @@ func TestWhoSigns(t *testing.T) {
 	}
 }
 
-// TestEpochThatDoesNotCome has the lookup of the epoch take as long as it may. The message is signed at the proposed
-// height.
-func TestEpochThatDoesNotCome(t *testing.T) {
+// TestEpochLookupTimesOut: the lookup of the epoch times out. The message is signed at the proposed height.
+func TestEpochLookupTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		txID := w.accept(w.chain.Convert(subnetID, managerChain, address, 2))
-		w.epochless = true
+		w.noEpoch = true
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		began := time.Now()

@@ -88,7 +88,7 @@ has stopped.`,
 				}
 				select {
 				case <-cmd.Context().Done():
-					return fmt.Errorf("not all chains are at the tip: %w", cmd.Context().Err())
+					return fmt.Errorf("interrupted before all chains reached the tip: %w", cmd.Context().Err())
 				case <-time.After(interval):
 				}
 			}

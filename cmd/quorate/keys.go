@@ -106,7 +106,7 @@ again.
 					return err
 				}
 				if _, err := fmt.Fprintln(cmd.OutOrStdout(), key); err != nil {
-					return errors.Join(fmt.Errorf("printing the key: %w; it is revoked, so use another name", err),
+					return errors.Join(fmt.Errorf("printing the key: %w; the key is revoked, add one under another name", err),
 						keys.Revoke(context.WithoutCancel(cmd.Context()), args[0], time.Now()))
 				}
 				fmt.Fprintln(cmd.ErrOrStderr(), "Copy the key now: it cannot be shown again. A running service accepts it from now on.")

@@ -126,7 +126,7 @@ func TestUnprintedKeyIsRevoked(t *testing.T) {
 	args := []string{"keys", "add", "explorer", "--data-dir", dir}
 	code := run(t.Context(), args, strings.NewReader(""), full, &errOut)
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errOut.String(), "printing the key: no space left; it is revoked, so use another name")
+	require.Contains(t, errOut.String(), "printing the key: no space left; the key is revoked, add one under another name")
 	keys, err := (&config.Config{DataDir: dir}).KeyFile().List()
 	require.NoError(t, err)
 	require.Len(t, keys, 1)

@@ -168,7 +168,7 @@ func (a *API) listERC20Balances(ctx context.Context, r operation.Request, of *Ch
 	for examined := 0; examined < maxSums; examined += len(found.Sums) {
 		found, err = of.Index.TokenSums(ctx, want)
 		if err != nil {
-			return beyondTip(err, b.progress, b.at)
+			return beyondTipError(err, b.progress, b.at)
 		}
 		if b.native == nil {
 			if b.native, err = a.nativeBalance(ctx, of, b.wallet, &found.At); err != nil {
@@ -342,7 +342,7 @@ func (a *API) listCollectibles(ctx context.Context, r operation.Request, of *Cha
 	balances, err := of.Index.Balances(ctx, fungible)
 	switch {
 	case errors.Is(err, evm.ErrBeyondTip):
-		return b.progress.NotYet(err, "the block that is asked for")
+		return b.progress.NotYet(err, "the requested block")
 	case err != nil:
 		return err
 	case balances.First > 0:

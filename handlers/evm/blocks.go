@@ -98,7 +98,7 @@ func blockInPath(ctx context.Context, r operation.Request, of *Chain) (*evm.Bloc
 	case errors.Is(err, evm.ErrBeyondTip) && n > progress.Height, err == nil && byHash && found.Hash != hash:
 		return nil, unknown
 	case errors.Is(err, evm.ErrBeyondTip):
-		return nil, beyondTip(err, progress, &n)
+		return nil, beyondTipError(err, progress, &n)
 	case errors.Is(err, evm.ErrBeforeFirst):
 		e := apierr.Unavailable(err, "%s: the index of this chain begins with a later block (header Indexed-From), as the node of this instance lacks earlier ones; ask another instance", blockIDParameter.Name)
 		e.Code = codeBeginsLater

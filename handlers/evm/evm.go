@@ -197,10 +197,9 @@ func current(c echo.Context, of *Chain, last *uint64) (reply.Progress, error) {
 	return p, nil
 }
 
-// beyondTip returns the error for an answer about block at, nil for the block of a page token, from the error of the
-// index. The chain may have a block that the index lacks, and the index one that the view lacks: views of standbys lag
-// differently.
-func beyondTip(err error, progress reply.Progress, at *uint64) error {
+// beyondTipError returns the API's error for err, an error of the index. at is the requested block, or nil if a page token
+// names it. The view of a standby may lack a block that the index has.
+func beyondTipError(err error, progress reply.Progress, at *uint64) error {
 	switch {
 	case !errors.Is(err, evm.ErrBeyondTip):
 		return err
@@ -208,7 +207,7 @@ func beyondTip(err error, progress reply.Progress, at *uint64) error {
 		return reply.CatchingUp(err, "the standby that was read lacks block %d; send the request again in a moment", *at)
 	case at == nil || progress.Err != nil:
 		// The token is from an instance with a newer index, or was forged.
-		return progress.NotYet(err, "the block that is asked for")
+		return progress.NotYet(err, "the requested block")
 	}
 	return err
 }

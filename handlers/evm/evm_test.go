@@ -555,13 +555,13 @@ func TestBlocksAheadOfTheRecord(t *testing.T) {
 	}
 	// While the node is away, the chain's tip is unknown.
 	f.progress.Err = errors.New("secret")
-	requireError(t, apitest.Get(h, balances+"&blockNumber=1004"), 503, "the block that is asked for is not indexed yet")
+	requireError(t, apitest.Get(h, balances+"&blockNumber=1004"), 503, "the requested block is not indexed yet")
 
 	// A token may come from an instance that is ahead of this one.
 	f.progress.Err, f.progress.Lag = nil, 0
 	token := nextToken(t, apitest.Get(h, balances))
 	f.balancesErr = evm.ErrBeyondTip
-	requireError(t, apitest.Get(h, balances+"&pageToken="+token), 503, "the block that is asked for is not indexed yet")
+	requireError(t, apitest.Get(h, balances+"&pageToken="+token), 503, "the requested block is not indexed yet")
 
 	// The progress may come from a standby that is ahead of the one that is read.
 	f.balancesErr, f.progress.Height = nil, height+1

@@ -268,7 +268,7 @@ func (a *API) listBalances(ctx context.Context, r operation.Request, of *Chain) 
 	want.After = after
 	found, err := of.Index.Balances(ctx, want)
 	if err != nil {
-		return beyondTip(err, progress, want.At)
+		return beyondTipError(err, progress, want.At)
 	}
 	if found.First > 0 {
 		return balancesUnknown(found.First)

@@ -41,7 +41,7 @@ func Parse(raw string, declared []Parameter) *Values {
 	return v
 }
 
-// Set replaces the values of a parameter by one.
+// Set sets a parameter to one value.
 func (v *Values) Set(name, text string) {
 	for _, key := range []string{name, name + "[]"} {
 		delete(v.given, key)

@@ -156,9 +156,9 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 	for _, one := range c.all {
 		if one.ambiguous {
 			if !c.batch {
-				return c, c.fail(codeInvalid, "the call names its method more than once"), false
+				return c, c.fail(codeInvalid, "the call has more than one method; send one"), false
 			}
-			return c, c.fail(codeInvalid, "the batch is not forwarded: a call names its method more than once"), false
+			return c, c.fail(codeInvalid, "the batch is not forwarded: a call has more than one method; send one"), false
 		}
 		if e.passes(one.Method) {
 			continue

@@ -63,7 +63,7 @@ func TestCallsArePassedOn(t *testing.T) {
 	unknown := func(method string) string {
 		return `{"code":-32601,"message":"the method ` + method + ` does not exist/is not available"}}`
 	}
-	const twice = `{"code":-32600,"message":"the call names its method more than once"}}`
+	const twice = `{"code":-32600,"message":"the call has more than one method; send one"}}`
 	const batch = `{"code":-32600,"message":"the batch is not forwarded: the method debug_setHead does not exist/is not available"}}`
 	for refused, want := range map[string]string{
 		`{"method":"debug_traceTransaction","id":"x"}`:              `{"jsonrpc":"2.0","id":"x","error":` + unknown("debug_traceTransaction"),
@@ -73,7 +73,7 @@ func TestCallsArePassedOn(t *testing.T) {
 		`{"method":"debug_setHead","METHOD":"eth_call","id":1}`:     `{"jsonrpc":"2.0","id":1,"error":` + twice,
 		`{"method":"personal_sign","jsonrpc":2,"id":[1]}`:           `{"jsonrpc":"2.0","id":[1],"error":` + unknown("personal_sign"),
 		`{"method":"debug_setHead","method":5,"id":1}`:              `{"jsonrpc":"2.0","id":1,"error":` + twice,
-		`[{"method":"eth_a","METHOD":"eth_b","id":1}]`:              `[{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the batch is not forwarded: a call names its method more than once"}}]`,
+		`[{"method":"eth_a","METHOD":"eth_b","id":1}]`:              `[{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the batch is not forwarded: a call has more than one method; send one"}}]`,
 		`{"method":"ETH_call","id":1}`:                              `{"jsonrpc":"2.0","id":1,"error":` + unknown("ETH_call"),
 		`[{"method":"eth_call","id":1},{"method":"debug_setHead"}]`: `[{"jsonrpc":"2.0","id":1,"error":` + batch + `]`,
 		`{"method":"debug_setHead"}`:                                ``, // a notification

@@ -46,7 +46,7 @@ func (c *Config) fileProblems() (all []error) {
 			check("networks."+name+".genesis_file", err)
 		}
 		if file := c.Networks[name].UpgradeFile; file != "" {
-			_, err := genesis.Upgrades(file)
+			_, err := genesis.UpgradesFromFile(file)
 			check("networks."+name+".upgrade_file", err)
 		}
 		if file := c.Networks[name].Checkpoint; file != "" && c.begins(name) {

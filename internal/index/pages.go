@@ -6,7 +6,7 @@ import (
 )
 
 // ErrViewBehind means that the view for a page of a list lacks blocks that an earlier page includes. Standbys lag
-// differently, and each view may be of another one. Retrying helps.
+// differently, and each view may come from a different one. Retry.
 var ErrViewBehind = errors.New("the view lacks blocks that an earlier page of the list includes")
 
 // CheckPin returns ErrViewBehind unless a view has the last block that earlier pages include. tip is the view's last

@@ -3,7 +3,7 @@ import { REPLIES, elapsed, replyOf } from "./live.js";
 import { squarify } from "./tiles.js";
 
 /** The quorum that the service uses by default, in percent. */
-const QUORUM = 67;
+const DEFAULT_QUORUM = 67;
 
 const OUTCOMES = {
   "": "Under way",
@@ -25,7 +25,7 @@ export function rounds(main, live, query) {
   // ---- the form
   const network = h("select", { id: "network", "aria-label": "Network" });
   const message = h("textarea", { id: "message", rows: "3", spellcheck: "false", autocomplete: "off", placeholder: "0x… an unsigned Warp message, or a transaction hash", value: query.get("message") ?? "" });
-  const quorum = h("input", { id: "quorum", type: "number", min: "1", max: "100", value: String(QUORUM) });
+  const quorum = h("input", { id: "quorum", type: "number", min: "1", max: "100", value: String(DEFAULT_QUORUM) });
   // Optional fields of a request by their names in the API, and the chain of a transaction.
   const more = {
     quorumPercentageBuffer: h("input", { id: "buffer", type: "number", min: "0", max: "99", placeholder: "0" }),
@@ -313,7 +313,7 @@ export function rounds(main, live, query) {
 
   /** The fields of a request besides its message. */
   function options() {
-    const fields = { quorumPercentage: Number(quorum.value) || QUORUM };
+    const fields = { quorumPercentage: Number(quorum.value) || DEFAULT_QUORUM };
     for (const [name, input] of Object.entries(more)) {
       const given = input.value.trim();
       if (given) fields[name] = input.type === "number" ? Number(given) : given;
@@ -321,20 +321,20 @@ export function rounds(main, live, query) {
     return fields;
   }
 
-  /** Has a message signed. */
+  /** Requests the signed message. */
   async function sign(path, text) {
     return [await stream(path, { message: text, ...options() })];
   }
 
   /**
-   * Has the messages of a transaction signed: of the P-Chain, or if it does not know a hash in hex, of an EVM chain.
-   * Options are of EVM chains only.
+   * Requests the signed messages of a P-Chain transaction or, if the P-Chain does not know a hash in hex, of an EVM
+   * transaction. Options apply to EVM chains only.
    */
   async function find(path, text, bare) {
     const evm = /^[0-9a-fA-F]{64}$/.test(bare);
     const fields = options();
-    const changed = Object.keys(fields).length > 1 || fields.quorumPercentage !== QUORUM;
-    if (!evm && changed) throw new Error(`the message of a P-Chain transaction is signed with a quorum of ${QUORUM}% and without options: clear them, or paste the message itself`);
+    const changed = Object.keys(fields).length > 1 || fields.quorumPercentage !== DEFAULT_QUORUM;
+    if (!evm && changed) throw new Error(`the message of a P-Chain transaction is signed with a quorum of ${DEFAULT_QUORUM}% and without options: set Quorum to ${DEFAULT_QUORUM} and clear the fields under More, or paste the message itself`);
     if (!evm || (!changed && !chain.value.trim())) {
       try {
         return [await ask(`${path}/aggregateSignatures/${encodeURIComponent(text)}`)];

@@ -96,8 +96,8 @@ func FromFile(path string) (*Genesis, error) {
 	return FromConfig(config)
 }
 
-// Upgrades returns the upgrade times in the file that the nodes of a private network are started with (--upgrade-file).
-func Upgrades(path string) (upgrade.Config, error) {
+// UpgradesFromFile reads the upgrade times of a private network from the file of its nodes (--upgrade-file).
+func UpgradesFromFile(path string) (upgrade.Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return upgrade.Config{}, err

@@ -15,12 +15,12 @@ import (
 // concerning merges the lists of an address: of its transactions, its transfers and its internal transactions. It returns
 // up to limit rows as partyRows does. more is set if there may be others after them.
 func (s *state) concerning(ctx context.Context, who common.Address, k keyRange, limit int) (rows []store.Row, more bool, err error) {
-	batches, complete, err := s.erc1155Txs(ctx, who, k, limit)
+	erc1155, complete, err := s.erc1155Txs(ctx, who, k, limit)
 	if err != nil {
 		return nil, false, err
 	}
 	if !complete {
-		k.endWith(batches[len(batches)-1].K) // batches lacks the transactions after it
+		k.endWith(erc1155[len(erc1155)-1].K) // erc1155 lacks the transactions after it
 	}
 	if rows, err = s.partyRows(ctx, who, &k, limit); err != nil {
 		return nil, false, err
@@ -29,7 +29,7 @@ func (s *state) concerning(ctx context.Context, who common.Address, k keyRange, 
 	for _, read := range []func() ([]store.Row, error){
 		func() ([]store.Row, error) { return s.tokenTxs(ctx, who, evm.ERC20, k, limit) },
 		func() ([]store.Row, error) { return s.tokenTxs(ctx, who, evm.ERC721, k, limit) },
-		func() ([]store.Row, error) { return batches, nil },
+		func() ([]store.Row, error) { return erc1155, nil },
 		func() ([]store.Row, error) { return s.internalTxs(ctx, who, k, limit, hashes) },
 	} {
 		others, err := read()
@@ -156,8 +156,8 @@ func successor(prefix []byte) []byte {
 }
 
 // erc1155Txs reads whole blocks, because the keys of ERC-1155 transfers do not say which transaction they belong to.
-// They begin with the place of the log, so it skips the rest of a log at the end of a chunk. If it has read more than
-// maxEffects rows, it returns the transactions so far, at least one, and complete is false: a page has no room for others.
+// Keys begin with the position of the log, so erc1155Txs skips the rest of a log at the end of a chunk. After maxEffects
+// rows it returns the transactions so far, at least one, and complete is false.
 func (s *state) erc1155Txs(ctx context.Context, who common.Address, within keyRange, limit int) (rows []store.Row, complete bool, err error) {
 	k := within
 	k.lo = k.lo[:min(len(k.lo), 8)]

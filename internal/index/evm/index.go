@@ -107,7 +107,7 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	return b.BlockRef, v.End()
 }
 
-// checkPosition returns ErrPosition unless a position in a list has a size, and index.ErrViewBehind if the view lacks its
+// checkPosition returns ErrPosition unless a position in a list has size bytes, and index.ErrViewBehind if the view lacks its
 // block. The position may be nil.
 func (s *state) checkPosition(position []byte, size int) error {
 	if position == nil {
@@ -116,7 +116,7 @@ func (s *state) checkPosition(position []byte, size int) error {
 	if len(position) != size {
 		return fmt.Errorf("%w: %d bytes", ErrPosition, len(position))
 	}
-	return index.CheckPin(s.head.tip.Number, ^binary.BigEndian.Uint64(position)) // the keys of lists begin so
+	return index.CheckPin(s.head.tip.Number, ^binary.BigEndian.Uint64(position)) // list keys begin with the inverted block number
 }
 
 // listKeys returns the keys lo <= k < hi of a list, newest first, within Start <= number < End and after a position. ok

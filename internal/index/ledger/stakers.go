@@ -94,7 +94,7 @@ func (r *Index) ActiveStakings(ctx context.Context, q StakingQuery) (*StakingPag
 	now, pin := row.Unix(c.time), c.height
 	if q.From != nil {
 		pin = q.From.Pin
-		if err := s.reaches([]Pin{{constants.PlatformChainID, pin}}); err != nil {
+		if err := s.checkPins([]Pin{{constants.PlatformChainID, pin}}); err != nil {
 			return nil, err
 		}
 	}
@@ -234,7 +234,7 @@ func (r *Index) Delegations(ctx context.Context, q DelegationQuery) (*Delegation
 	pins := []Pin{{constants.PlatformChainID, c.height}}
 	if q.After != nil {
 		pins = q.After.Pins
-		if err := s.reaches(pins); err != nil {
+		if err := s.checkPins(pins); err != nil {
 			return nil, err
 		}
 	}

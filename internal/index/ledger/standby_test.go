@@ -27,9 +27,9 @@ func (v *inTurn) View(ctx context.Context) (store.View, error) {
 	return s.View(ctx)
 }
 
-// follow returns the items of all pages of a list. It repeats a page that is refused because of an older view, and
+// readPages returns the items of all pages of a list. It repeats a page that is refused because of an older view, and
 // returns the number of refusals. page returns no position after the last page.
-func follow[P, T any](t *testing.T, page func(after *P) (items []T, next *P, err error)) (all []T, refused int) {
+func readPages[P, T any](t *testing.T, page func(after *P) (items []T, next *P, err error)) (all []T, refused int) {
 	t.Helper()
 	for after := (*P)(nil); ; {
 		items, next, err := page(after)
@@ -75,7 +75,7 @@ func TestPagesOfStandbys(t *testing.T) {
 				require.NoError(t, err)
 				require.Nil(t, whole.Next)
 				q.Limit, views.next = 1, i
-				got, n := follow(t, func(after *ledger.Position) ([]ids.ID, *ledger.Position, error) {
+				got, n := readPages(t, func(after *ledger.Position) ([]ids.ID, *ledger.Position, error) {
 					q.After = after
 					page, err := record.UTXOs(t.Context(), q)
 					if err != nil {
@@ -94,7 +94,7 @@ func TestPagesOfStandbys(t *testing.T) {
 			whole, err := ahead.record.Delegations(t.Context(), delegations)
 			require.NoError(t, err)
 			delegations.Limit = 1
-			all, n := follow(t, func(after *ledger.Position) ([]*ledger.Delegation, *ledger.Position, error) {
+			all, n := readPages(t, func(after *ledger.Position) ([]*ledger.Delegation, *ledger.Position, error) {
 				delegations.After = after
 				page, err := record.Delegations(t.Context(), delegations)
 				if err != nil {
@@ -110,7 +110,7 @@ func TestPagesOfStandbys(t *testing.T) {
 			active, err := ahead.record.ActiveStakings(t.Context(), stakings)
 			require.NoError(t, err)
 			stakings.Limit = 1
-			txs, n := follow(t, func(from *ledger.StakingPosition) ([]ids.ID, *ledger.StakingPosition, error) {
+			txs, n := readPages(t, func(from *ledger.StakingPosition) ([]ids.ID, *ledger.StakingPosition, error) {
 				stakings.From = from
 				page, err := record.ActiveStakings(t.Context(), stakings)
 				if err != nil {

@@ -88,10 +88,10 @@ func ParsePosition(b []byte) (*Position, error) {
 	return p, nil
 }
 
-// pins returns the pins of a position, or the current heights of all chains but those in without. See reaches for errors.
+// pins returns the pins of a position, or the current heights of all chains but those in without. See checkPins for errors.
 func (s *snapshot) pins(after *Position, without ...ids.ID) (pins []Pin, err error) {
 	if after != nil {
-		return after.Pins, s.reaches(after.Pins, without...)
+		return after.Pins, s.checkPins(after.Pins, without...)
 	}
 	for _, c := range s.clocks {
 		if !slices.Contains(without, c.chainID) {
@@ -101,9 +101,9 @@ func (s *snapshot) pins(after *Position, without ...ids.ID) (pins []Pin, err err
 	return pins, nil
 }
 
-// reaches returns index.ErrViewBehind or ErrUnknownChain unless the snapshot has the blocks of all pins, except pins of
+// checkPins returns index.ErrViewBehind or ErrUnknownChain unless the snapshot has the blocks of all pins, except pins of
 // chains in without.
-func (s *snapshot) reaches(pins []Pin, without ...ids.ID) error {
+func (s *snapshot) checkPins(pins []Pin, without ...ids.ID) error {
 	for _, p := range pins {
 		if slices.Contains(without, p.ChainID) {
 			continue

@@ -233,8 +233,8 @@ func readEvent(r *row.Reader) (e Event) {
 	return e
 }
 
-// viewAt opens a view in which the block at a height is indexed. It returns an error if the view lacks the block, as
-// that of a server that lags may.
+// viewAt opens a view in which the block at a height is indexed. It returns an error if the view lacks the block; the
+// view of a lagging server may.
 func (x *Index) viewAt(ctx context.Context, height uint64) (store.View, error) {
 	v, head, err := x.view(ctx)
 	if err != nil {

@@ -76,8 +76,8 @@ func (n *Network) Registry() (*registry.Index, func() data.Progress, bool) {
 	return n.registry(n.views)
 }
 
-// StoreRegistry does the same, but reads the store even if there are standbys. Standbys may be at different heights; the
-// store never returns an older state than the read before.
+// StoreRegistry returns the same as Registry, but reads the store, never a standby. Standbys may be at different heights;
+// successive reads of the store never return an older state.
 func (n *Network) StoreRegistry() (*registry.Index, func() data.Progress, bool) {
 	return n.registry(nil)
 }

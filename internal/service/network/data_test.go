@@ -14,7 +14,7 @@ import (
 	"quorate/internal/store"
 )
 
-// unavailable are standbys that do not answer.
+// unavailable is a Viewer whose standbys do not answer.
 type unavailable struct{}
 
 func (unavailable) View(context.Context) (store.View, error) { return nil, store.ErrUnavailable }

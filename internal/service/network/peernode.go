@@ -114,7 +114,7 @@ func configuredUpgrades(networkID uint32, file string) (upgrade.Config, error) {
 	if file == "" {
 		return upgrade.GetConfig(networkID), nil
 	}
-	upgrades, err := genesis.Upgrades(file)
+	upgrades, err := genesis.UpgradesFromFile(file)
 	if err != nil {
 		return upgrade.Config{}, fmt.Errorf("upgrade_file cannot be used: %w", err)
 	}
