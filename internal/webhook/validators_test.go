@@ -149,8 +149,8 @@ func (x oldPages) L1Validators(ctx context.Context, q registry.L1Query) (*regist
 	return page, err
 }
 
-// TestValidatorEventsWithLaggingViews has an index whose views are at the last block or at the one before, as those of standbys. Each
-// event arrives as a store with all blocks has it.
+// TestValidatorEventsWithLaggingViews has an index whose views are at the last block or at the one before, as those of
+// standbys. Each event arrives as a store with all blocks has it.
 func TestValidatorEventsWithLaggingViews(t *testing.T) {
 	rows := validatorRows(t)
 	whole := store.NewMemory()
