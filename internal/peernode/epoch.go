@@ -111,8 +111,8 @@ func (t *tips) lookUp(ctx context.Context, find func(context.Context) (*lastBloc
 }
 
 // epoch returns a chain's current epoch (ACP-181), which its last accepted block determines. The validators of the
-// chain vote on that block, as those of the primary network vote on the P-Chain's. The error is errUnknownBlockchain if there is
-// no such chain.
+// chain vote on that block, as those of the primary network vote on the P-Chain's. The error is errUnknownBlockchain if
+// there is no such chain.
 func (n *Node) epoch(ctx context.Context, chainID ids.ID) (proposer.Epoch, error) {
 	subnetID, err := n.subnetOf(ctx, chainID)
 	if err != nil {

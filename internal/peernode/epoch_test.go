@@ -21,13 +21,13 @@ import (
 	"quorate/internal/node"
 )
 
-// twoExchanges are peers of which each has at most two requests to answer at a time, as with package p2p.
-type twoExchanges struct {
+// countingPeers counts the requests to the first node: all of them, those that are open, and the most open at a time.
+type countingPeers struct {
 	*network
 	asked, open, most atomic.Int64
 }
 
-func (p *twoExchanges) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
+func (p *countingPeers) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {
 	if nodeID == p.nodes[0] {
 		p.asked.Add(1)
 		if open := p.open.Add(1); open > p.most.Load() {
@@ -42,7 +42,7 @@ func (p *twoExchanges) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, 
 // TestEpochsLeaveExchanges makes many calls for an epoch. They share a poll, and leave an exchange to the follower.
 func TestEpochsLeaveExchanges(t *testing.T) {
 	r, g := record(t)
-	peers := &twoExchanges{network: newNetwork(r, g)}
+	peers := &countingPeers{network: newNetwork(r, g)}
 	node, err := New(options(r, g, peers.network))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -238,7 +238,8 @@ func TestGenesisDoesNotHideTip(t *testing.T) {
 	require.ErrorContains(t, err, "did not send block "+tip.ID().String())
 }
 
-// TestEnvelopeWithoutSignature has nodes send the last block without its signature, which its ID does not cover. The epoch is right.
+// TestEnvelopeWithoutSignature has nodes send the last block without its signature, which its ID does not cover. The
+// epoch is right.
 func TestEnvelopeWithoutSignature(t *testing.T) {
 	v, tip := serving(t, 5)
 	v.container = func(context.Context, ids.NodeID, ids.ID) ([]byte, error) {

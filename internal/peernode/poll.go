@@ -125,10 +125,10 @@ func decided(answered []*vote, blocks []ids.ID, all float64) bool {
 	})
 }
 
-// requestAll calls request for all votes concurrently. It cancels them after voteTimeout, or voteGrace after decided has
+// requestAll calls request for all votes concurrently. It cancels them after voteTimeout, or voteGrace after done has
 // returned true for the votes that are answered.
 func requestAll(
-	ctx context.Context, sample []*vote, request func(context.Context, *vote), decided func(answered []*vote) bool,
+	ctx context.Context, sample []*vote, request func(context.Context, *vote), done func(answered []*vote) bool,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, voteTimeout)
 	answers := make(chan *vote, len(sample))
@@ -147,7 +147,7 @@ func requestAll(
 		select {
 		case v := <-answers:
 			answered = append(answered, v)
-			if late == nil && decided(answered) {
+			if late == nil && done(answered) {
 				late = time.After(voteGrace)
 			}
 		case <-late:

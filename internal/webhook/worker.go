@@ -356,7 +356,7 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 	return nil
 }
 
-// handleResult handles the result of an attempt to find and write the events of a webhook.
+// handleResult pauses a webhook whose events could not be found or written, and logs the first such failure in a row.
 func (w *Worker) handleResult(ctx context.Context, h *hook, err error) {
 	if ctx.Err() != nil {
 		return // not a failure of this webhook
