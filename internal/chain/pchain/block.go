@@ -1,11 +1,14 @@
 package pchain
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
@@ -89,16 +92,17 @@ func ParseBlock(b []byte) (*Block, error) {
 
 // parseInner parses a block without its envelope.
 func parseInner(b []byte) (*Block, error) {
-	inner, err := block.Parse(block.Codec, b)
-	if err != nil {
+	// Not block.Parse, which encodes each transaction again to get its bytes.
+	var inner block.Block
+	if _, err := block.Codec.Unmarshal(b, &inner); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
-	parsed := &Block{Height: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Bytes: b}
+	parsed := &Block{Height: inner.Height(), ID: hashing.ComputeHash256Array(b), ParentID: inner.Parent(), Bytes: b}
 	if timed, ok := inner.(block.BanffBlock); ok {
 		parsed.Time = timed.Timestamp().UTC()
 	}
 	if err := inner.Visit((*sorter)(parsed)); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	for _, tx := range parsed.Txs {
 		tx.Creds = nil
@@ -114,29 +118,62 @@ type sorter Block
 
 var _ block.Visitor = (*sorter)(nil)
 
-func (s *sorter) BanffAbortBlock(*block.BanffAbortBlock) error   { return s.is(Abort, nil) }
-func (s *sorter) BanffCommitBlock(*block.BanffCommitBlock) error { return s.is(Commit, nil) }
+// Lengths of what precedes the transactions of a standard block: the codec's version, the block's type, since Banff its time,
+// its parent, its height, and the number of transactions.
+const (
+	apricotHeader = 2 + 4 + 32 + 8 + 4
+	banffHeader   = apricotHeader + 8
+)
+
+func (s *sorter) BanffAbortBlock(*block.BanffAbortBlock) error   { return s.is(Abort) }
+func (s *sorter) BanffCommitBlock(*block.BanffCommitBlock) error { return s.is(Commit) }
 func (s *sorter) BanffStandardBlock(b *block.BanffStandardBlock) error {
-	return s.is(Standard, b.Txs())
+	return s.standard(banffHeader, b.Transactions)
 }
-func (s *sorter) ApricotAbortBlock(*block.ApricotAbortBlock) error   { return s.is(Abort, nil) }
-func (s *sorter) ApricotCommitBlock(*block.ApricotCommitBlock) error { return s.is(Commit, nil) }
+func (s *sorter) ApricotAbortBlock(*block.ApricotAbortBlock) error   { return s.is(Abort) }
+func (s *sorter) ApricotCommitBlock(*block.ApricotCommitBlock) error { return s.is(Commit) }
 func (s *sorter) ApricotStandardBlock(b *block.ApricotStandardBlock) error {
-	return s.is(Standard, b.Txs())
+	return s.standard(apricotHeader, b.Transactions)
 }
-func (s *sorter) ApricotAtomicBlock(b *block.ApricotAtomicBlock) error { return s.is(Atomic, b.Txs()) }
+func (s *sorter) ApricotAtomicBlock(b *block.ApricotAtomicBlock) error { return s.is(Atomic, b.Tx) }
 
 func (s *sorter) BanffProposalBlock(b *block.BanffProposalBlock) error {
 	s.Proposal = b.Tx
-	return s.is(Proposal, b.Transactions)
+	return errors.Join(s.is(Proposal, b.Transactions...), b.Tx.Initialize(txs.Codec))
 }
 
 func (s *sorter) ApricotProposalBlock(b *block.ApricotProposalBlock) error {
 	s.Proposal = b.Tx
-	return s.is(Proposal, nil)
+	return errors.Join(s.is(Proposal), b.Tx.Initialize(txs.Codec))
 }
 
-func (s *sorter) is(kind Kind, transactions []*txs.Tx) error {
+// is encodes the transactions to get their bytes.
+func (s *sorter) is(kind Kind, transactions ...*txs.Tx) error {
 	s.Kind, s.Txs = kind, transactions
+	for _, tx := range transactions {
+		if err := tx.Initialize(txs.Codec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standard takes the transactions' bytes from the block, where they follow a header.
+func (s *sorter) standard(header int, transactions []*txs.Tx) error {
+	s.Kind, s.Txs = Standard, transactions
+	rest := s.Bytes[header:]
+	for i, tx := range transactions {
+		size := len(rest)
+		if i < len(transactions)-1 {
+			withVersion, err := txs.Codec.Size(txs.CodecVersion, tx)
+			if err != nil {
+				return err
+			}
+			size = withVersion - codec.VersionSize
+		}
+		signed := binary.BigEndian.AppendUint16(make([]byte, 0, codec.VersionSize+size), txs.CodecVersion)
+		tx.SetBytes(nil, append(signed, rest[:size]...))
+		rest = rest[size:]
+	}
 	return nil
 }

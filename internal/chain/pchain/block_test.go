@@ -172,6 +172,12 @@ func FuzzParseBlock(f *testing.F) {
 		if parsed.Envelope != nil && !bytes.Contains(b, parsed.Bytes) {
 			t.Errorf("got a block of %d bytes that are not in the envelope", len(parsed.Bytes))
 		}
+		full, err := block.Parse(block.Codec, parsed.Bytes)
+		require.NoError(t, err)
+		require.Equal(t, full.ID(), parsed.ID)
+		if parsed.Kind != pchain.Proposal { // whose Txs are not all
+			require.Equal(t, txIDs(full.Txs()...), txIDs(parsed.Txs...))
+		}
 		for _, tx := range append(parsed.Txs, parsed.Proposal) {
 			if tx == nil {
 				continue
