@@ -1,18 +1,17 @@
 package pchain
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
 	"quorate/internal/chain/envelope"
+	"quorate/internal/chain/signed"
 )
 
 // ErrBlock means that bytes are not a P-Chain block that this version can read.
@@ -161,19 +160,5 @@ func (s *sorter) is(kind Kind, transactions ...*txs.Tx) error {
 // standard takes the transactions' bytes from the block, where they follow a header.
 func (s *sorter) standard(header int, transactions []*txs.Tx) error {
 	s.Kind, s.Txs = Standard, transactions
-	rest := s.Bytes[header:]
-	for i, tx := range transactions {
-		size := len(rest)
-		if i < len(transactions)-1 {
-			withVersion, err := txs.Codec.Size(txs.CodecVersion, tx)
-			if err != nil {
-				return err
-			}
-			size = withVersion - codec.VersionSize
-		}
-		signed := binary.BigEndian.AppendUint16(make([]byte, 0, codec.VersionSize+size), txs.CodecVersion)
-		tx.SetBytes(nil, append(signed, rest[:size]...))
-		rest = rest[size:]
-	}
-	return nil
+	return signed.SetBytes(txs.Codec, s.Bytes[header:], transactions)
 }

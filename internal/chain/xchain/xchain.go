@@ -12,6 +12,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/avm/block"
 	"github.com/ava-labs/avalanchego/vms/avm/fxs"
 	"github.com/ava-labs/avalanchego/vms/avm/txs"
@@ -21,6 +22,7 @@ import (
 
 	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/ledger"
+	"quorate/internal/chain/signed"
 )
 
 var (
@@ -95,6 +97,10 @@ func NewParser() (block.Parser, error) {
 	return parser, nil
 }
 
+// header is the length of what precedes the transactions of a block: the codec's version, the block's type, its parent,
+// height, time and state root, and the number of transactions (avalanchego vms/avm/block).
+const header = 2 + 4 + 32 + 8 + 8 + 32 + 4
+
 // ParseBlock parses a block with or without its proposer envelope. The result refers to b.
 // Errors wrap ErrBlock.
 func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
@@ -102,8 +108,12 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 	if wrapped {
 		b = around.Block
 	}
-	inner, err := d.parser.ParseBlock(b)
-	if err != nil {
+	// Not the parser's ParseBlock, which encodes each transaction again to get its bytes.
+	var inner block.Block
+	if _, err := d.parser.Codec().Unmarshal(b, &inner); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
+	}
+	if err := signed.SetBytes(d.parser.Codec(), b[header:], inner.Txs()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	if inner.Timestamp().Unix() < 0 {
@@ -113,7 +123,7 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 		tx.Creds = nil
 	}
 	return &Block{
-		Height: inner.Height(), Place: inner.Height(), ID: inner.ID(), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
+		Height: inner.Height(), Place: inner.Height(), ID: hashing.ComputeHash256Array(b), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
 		Txs: inner.Txs(), Bytes: b, EnvelopeID: around.ID, Proposer: around.Proposer,
 	}, nil
 }

@@ -387,12 +387,20 @@ func FuzzBlock(f *testing.F) {
 		f.Add(blockOf(ids.ID{1}, 7, accepted(f, k.tx)).Bytes())
 	}
 	f.Add(must(proposer.BuildOption(ids.ID{1}, blockOf(ids.ID{1}, 0).Bytes())).Bytes())
-	d := newDecoder(f)
+	f.Add(blockOf(ids.ID{1}, 7, accepted(f, kinds()["BaseTx"].tx), accepted(f, kinds()["CreateAssetTx"].tx), accepted(f, kinds()["ImportTx"].tx)).Bytes())
+	d, parser := newDecoder(f), must(xchain.NewParser())
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b, err := d.ParseBlock(raw)
 		if err != nil {
 			require.ErrorIs(t, err, xchain.ErrBlock)
 			return
+		}
+		full, err := parser.ParseBlock(b.Bytes)
+		require.NoError(t, err)
+		require.Equal(t, full.ID(), b.ID)
+		for i, tx := range full.Txs() {
+			require.Equal(t, tx.ID(), b.Txs[i].ID())
+			require.Equal(t, tx.Bytes(), b.Txs[i].Bytes())
 		}
 		got, err := d.Ledger(b)
 		if err != nil {
