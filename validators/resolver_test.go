@@ -22,6 +22,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 
 	"quorate/internal/node"
+	"quorate/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,12 +53,7 @@ func (c *chain) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-time.After(delay):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return testenv.Delay(ctx, delay)
 }
 
 func (c *chain) Height(ctx context.Context) (uint64, error) {

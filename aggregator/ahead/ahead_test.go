@@ -14,6 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
+	"quorate/internal/testenv"
 )
 
 // fakeSigner takes a while for each message, and fails the first attempts.
@@ -42,15 +43,8 @@ func (s *fakeSigner) Sign(ctx context.Context, req aggregator.Request) (*aggrega
 		s.atOnce--
 		s.mu.Unlock()
 	}()
-	if s.takes > 0 {
-		// Not for 0: timers that have ended when they are received run in each
-		// goroutine, and in a synctest bubble two at once break the race detector
-		// (seen with Go 1.26.8).
-		select {
-		case <-time.After(s.takes):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := testenv.Delay(ctx, s.takes); err != nil {
+		return nil, err
 	}
 	if fail {
 		return nil, errors.New("unknown message")

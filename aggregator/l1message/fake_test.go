@@ -24,6 +24,7 @@ import (
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/pchain/pchaintest"
 	"quorate/internal/node"
+	"quorate/internal/testenv"
 	"quorate/validators"
 )
 
@@ -223,12 +224,8 @@ func (w *world) BlockByHeight(ctx context.Context, height uint64) ([]byte, error
 		w.asking--
 		w.mu.Unlock()
 	}()
-	if w.slow > 0 {
-		select {
-		case <-time.After(w.slow):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := testenv.Delay(ctx, w.slow); err != nil {
+		return nil, err
 	}
 	if height >= w.chain.Next() {
 		return nil, node.ErrBeyondTip

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/testenv"
 )
 
 // voting is a network whose nodes vote on the last blocks of chains and serve them.
@@ -54,12 +56,7 @@ func (v *voting) await(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) e
 	if v.delay == nil {
 		return nil
 	}
-	select {
-	case <-time.After(v.delay(nodeID, chainID)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return testenv.Delay(ctx, v.delay(nodeID, chainID))
 }
 
 func (v *voting) AcceptedFrontier(ctx context.Context, nodeID ids.NodeID, chainID ids.ID) (ids.ID, error) {

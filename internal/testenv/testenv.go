@@ -1,6 +1,6 @@
 // Package testenv finds what tests need besides Go: programs, and packages of npm. A test
 // whose program is missing is skipped, and fails where CI is set: there everything must
-// be installed. It is for tests alone.
+// be installed. It also has the Delay of fakes. It is for tests alone.
 package testenv
 
 import (

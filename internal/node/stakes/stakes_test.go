@@ -13,6 +13,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/internal/node"
+	"quorate/internal/testenv"
 )
 
 // fake is a node.
@@ -29,12 +30,10 @@ func (f *fake) CurrentStakes(ctx context.Context, subnetID ids.ID, nodeID ids.No
 	f.calls++
 	wait, stakes, err := f.wait, f.stakes[Validator{subnetID, nodeID}], f.err
 	f.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(wait):
-		return stakes, err
+	if err := testenv.Delay(ctx, wait); err != nil {
+		return nil, err
 	}
+	return stakes, err
 }
 
 var (

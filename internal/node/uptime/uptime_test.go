@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+
+	"quorate/internal/testenv"
 )
 
 // fake is a node. It replies after wait.
@@ -23,12 +25,10 @@ type fake struct {
 
 func (f *fake) Uptimes(ctx context.Context) (map[ids.NodeID]Uptime, error) {
 	f.calls++
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(f.wait):
-		return f.known, f.err
+	if err := testenv.Delay(ctx, f.wait); err != nil {
+		return nil, err
 	}
+	return f.known, f.err
 }
 
 // TestReplyIsCached requires that a reply is valid for a bounded time and that a failure makes uptimes unknown.
