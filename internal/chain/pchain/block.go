@@ -97,10 +97,15 @@ func parseInner(b []byte) (*Block, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	parsed := &Block{Height: inner.Height(), ID: hashing.ComputeHash256Array(b), ParentID: inner.Parent(), Bytes: b}
+	header := apricotHeader
 	if timed, ok := inner.(block.BanffBlock); ok {
-		parsed.Time = timed.Timestamp().UTC()
+		parsed.Time, header = timed.Timestamp().UTC(), banffHeader
 	}
-	if err := inner.Visit((*sorter)(parsed)); err != nil {
+	err := inner.Visit((*sorter)(parsed))
+	if err == nil {
+		err = parsed.setBytes(header)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	for _, tx := range parsed.Txs {
@@ -112,44 +117,23 @@ func parseInner(b []byte) (*Block, error) {
 	return parsed, nil
 }
 
-// sorter sets the fields that depend on a block's type.
-type sorter Block
-
-var _ block.Visitor = (*sorter)(nil)
-
-// Lengths of what precedes the transactions of a standard block: the codec's version, the block's type, since Banff its time,
+// Lengths of what precedes the transactions of a Standard block: the codec's version, the block's type, since Banff its time,
 // its parent, its height, and the number of transactions.
 const (
 	apricotHeader = 2 + 4 + 32 + 8 + 4
 	banffHeader   = apricotHeader + 8
 )
 
-func (s *sorter) BanffAbortBlock(*block.BanffAbortBlock) error   { return s.is(Abort) }
-func (s *sorter) BanffCommitBlock(*block.BanffCommitBlock) error { return s.is(Commit) }
-func (s *sorter) BanffStandardBlock(b *block.BanffStandardBlock) error {
-	return s.standard(banffHeader, b.Transactions)
-}
-func (s *sorter) ApricotAbortBlock(*block.ApricotAbortBlock) error   { return s.is(Abort) }
-func (s *sorter) ApricotCommitBlock(*block.ApricotCommitBlock) error { return s.is(Commit) }
-func (s *sorter) ApricotStandardBlock(b *block.ApricotStandardBlock) error {
-	return s.standard(apricotHeader, b.Transactions)
-}
-func (s *sorter) ApricotAtomicBlock(b *block.ApricotAtomicBlock) error { return s.is(Atomic, b.Tx) }
-
-func (s *sorter) BanffProposalBlock(b *block.BanffProposalBlock) error {
-	s.Proposal = b.Tx
-	return errors.Join(s.is(Proposal, b.Transactions...), b.Tx.Initialize(txs.Codec))
-}
-
-func (s *sorter) ApricotProposalBlock(b *block.ApricotProposalBlock) error {
-	s.Proposal = b.Tx
-	return errors.Join(s.is(Proposal), b.Tx.Initialize(txs.Codec))
-}
-
-// is encodes the transactions to get their bytes.
-func (s *sorter) is(kind Kind, transactions ...*txs.Tx) error {
-	s.Kind, s.Txs = kind, transactions
-	for _, tx := range transactions {
+// setBytes gives the transactions their bytes and IDs. Those of Standard blocks, by far the most, follow a header of a known
+// length; others are encoded again.
+func (b *Block) setBytes(header int) error {
+	if b.Kind == Standard {
+		return signed.SetBytes(txs.Codec, b.Bytes[header:], b.Txs)
+	}
+	for _, tx := range append(b.Txs, b.Proposal) {
+		if tx == nil {
+			continue // not a Proposal block
+		}
 		if err := tx.Initialize(txs.Codec); err != nil {
 			return err
 		}
@@ -157,8 +141,34 @@ func (s *sorter) is(kind Kind, transactions ...*txs.Tx) error {
 	return nil
 }
 
-// standard takes the transactions' bytes from the block, where they follow a header.
-func (s *sorter) standard(header int, transactions []*txs.Tx) error {
-	s.Kind, s.Txs = Standard, transactions
-	return signed.SetBytes(txs.Codec, s.Bytes[header:], transactions)
+// sorter sets the fields that depend on a block's type.
+type sorter Block
+
+var _ block.Visitor = (*sorter)(nil)
+
+func (s *sorter) BanffAbortBlock(*block.BanffAbortBlock) error   { return s.is(Abort, nil) }
+func (s *sorter) BanffCommitBlock(*block.BanffCommitBlock) error { return s.is(Commit, nil) }
+func (s *sorter) BanffStandardBlock(b *block.BanffStandardBlock) error {
+	return s.is(Standard, b.Txs())
+}
+func (s *sorter) ApricotAbortBlock(*block.ApricotAbortBlock) error   { return s.is(Abort, nil) }
+func (s *sorter) ApricotCommitBlock(*block.ApricotCommitBlock) error { return s.is(Commit, nil) }
+func (s *sorter) ApricotStandardBlock(b *block.ApricotStandardBlock) error {
+	return s.is(Standard, b.Txs())
+}
+func (s *sorter) ApricotAtomicBlock(b *block.ApricotAtomicBlock) error { return s.is(Atomic, b.Txs()) }
+
+func (s *sorter) BanffProposalBlock(b *block.BanffProposalBlock) error {
+	s.Proposal = b.Tx
+	return s.is(Proposal, b.Transactions)
+}
+
+func (s *sorter) ApricotProposalBlock(b *block.ApricotProposalBlock) error {
+	s.Proposal = b.Tx
+	return s.is(Proposal, nil)
+}
+
+func (s *sorter) is(kind Kind, transactions []*txs.Tx) error {
+	s.Kind, s.Txs = kind, transactions
+	return nil
 }

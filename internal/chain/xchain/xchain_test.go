@@ -398,6 +398,7 @@ func FuzzBlock(f *testing.F) {
 		full, err := parser.ParseBlock(b.Bytes)
 		require.NoError(t, err)
 		require.Equal(t, full.ID(), b.ID)
+		require.Len(t, b.Txs, len(full.Txs()))
 		for i, tx := range full.Txs() {
 			require.Equal(t, tx.ID(), b.Txs[i].ID())
 			require.Equal(t, tx.Bytes(), b.Txs[i].Bytes())
