@@ -18,14 +18,13 @@ import (
 	"quorate/internal/simnet/history"
 )
 
-// owner draws a chain and an address, a few of them often.
-func (s *soak) owner(rng *rand.Rand) (c history.Chain, owner ids.ShortID, path string, err error) {
+// owner draws an address, a few of them often, and returns the path of its lists on the chain.
+func (s *soak) owner(c history.Chain, rng *rand.Rand) (owner ids.ShortID, path string, err error) {
 	all := s.primary.node.Addresses()
 	owner = all[min(int(rng.ExpFloat64()*float64(len(all))/8), len(all)-1)]
-	c = [...]history.Chain{history.P, history.X}[rng.IntN(2)]
 	text, err := address.FormatBech32(constants.GetHRP(s.net.NetworkID()), owner[:])
 	name := map[history.Chain]string{history.P: "p-chain", history.X: "x-chain"}[c]
-	return c, owner, "/v1/networks/fuji/blockchains/" + name + "/%s?addresses=" + text, err
+	return owner, "/v1/networks/fuji/blockchains/" + name + "/%s?addresses=" + text, err
 }
 
 type utxo struct {
@@ -36,45 +35,47 @@ type utxo struct {
 
 // utxos requests the newest unspent outputs of an address. They must be those at a height
 // between the one that the response names and the chain's height afterwards.
-func (s *soak) utxos(ctx context.Context, rng *rand.Rand) error {
-	const size = 100
-	c, owner, path, err := s.owner(rng)
-	if err != nil {
-		return err
-	}
-	var page struct {
-		NextPageToken string
-		UTXOs         []utxo
-	}
-	header, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "utxos")+"&pageSize="+strconv.Itoa(size), nil, &page)
-	if err != nil {
-		return err
-	}
-	from, err := strconv.ParseUint(header.Get("Indexed-Height"), 10, 64)
-	if err != nil {
-		return wrong("Indexed-Height: %v", err)
-	}
-	to := s.primary.node.Height(c)
-	if from > to {
-		return wrong("Indexed-Height %d, the chain has %d", from, to)
-	}
-	if c == history.P {
-		for seen := s.primary.indexed.Load(); seen < from && !s.primary.indexed.CompareAndSwap(seen, from); seen = s.primary.indexed.Load() {
+func (s *soak) utxos(c history.Chain) func(context.Context, *rand.Rand) error {
+	return func(ctx context.Context, rng *rand.Rand) error {
+		const size = 100
+		owner, path, err := s.owner(c, rng)
+		if err != nil {
+			return err
 		}
-	}
-	truth := s.primary.outputs(c, owner)
-	// Outputs between chains depend on the index of both; they are not compared.
-	got := slices.DeleteFunc(page.UTXOs, func(u utxo) bool { return u.CreatedOnChainID != u.ConsumedOnChainID })
-	if page.NextPageToken != "" && len(page.UTXOs) != size {
-		return wrong("a page of %d with another after it", len(page.UTXOs))
-	}
-	var why error
-	for height := from; height <= to; height++ {
-		if why = compare(got, truth, height, page.NextPageToken != ""); why == nil {
-			return nil
+		var page struct {
+			NextPageToken string
+			UTXOs         []utxo
 		}
+		header, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "utxos")+"&pageSize="+strconv.Itoa(size), nil, &page)
+		if err != nil {
+			return err
+		}
+		from, err := strconv.ParseUint(header.Get("Indexed-Height"), 10, 64)
+		if err != nil {
+			return wrong("Indexed-Height: %v", err)
+		}
+		to := s.primary.node.Height(c)
+		if from > to {
+			return wrong("Indexed-Height %d, the chain has %d", from, to)
+		}
+		if c == history.P {
+			for seen := s.primary.indexed.Load(); seen < from && !s.primary.indexed.CompareAndSwap(seen, from); seen = s.primary.indexed.Load() {
+			}
+		}
+		truth := s.primary.outputs(c, owner)
+		// Outputs between chains depend on the index of both; they are not compared.
+		got := slices.DeleteFunc(page.UTXOs, func(u utxo) bool { return u.CreatedOnChainID != u.ConsumedOnChainID })
+		if page.NextPageToken != "" && len(page.UTXOs) != size {
+			return wrong("a page of %d with another after it", len(page.UTXOs))
+		}
+		var why error
+		for height := from; height <= to; height++ {
+			if why = compare(got, truth, height, page.NextPageToken != ""); why == nil {
+				return nil
+			}
+		}
+		return wrong("%s: at no height from %d to %d: %v", fmt.Sprintf(path, "utxos"), from, to, why)
 	}
-	return wrong("%s: at no height from %d to %d: %v", fmt.Sprintf(path, "utxos"), from, to, why)
 }
 
 // compare returns how unspent outputs differ from the truth at a height. If there are more,
@@ -109,57 +110,59 @@ func compare(got []utxo, truth []output, height uint64, more bool) error {
 }
 
 // balances requests a balance at a past second, which no further block changes.
-func (s *soak) balances(ctx context.Context, rng *rand.Rand) error {
-	c, owner, path, err := s.owner(rng)
-	if err != nil {
-		return err
-	}
-	truth := s.primary.outputs(c, owner)
-	if len(truth) == 0 {
-		return nil
-	}
-	// The last minute may not be indexed yet.
-	span := time.Since(truth[0].time) - time.Minute
-	at := truth[0].time.Add(time.Duration(rng.Float64() * float64(span))).Unix()
-	var want uint64
-	avax := s.primary.node.Generator().AVAXAssetID()
-	for _, o := range truth {
-		if !o.transfer || o.assetID != avax {
-			continue
+func (s *soak) balances(c history.Chain) func(context.Context, *rand.Rand) error {
+	return func(ctx context.Context, rng *rand.Rand) error {
+		owner, path, err := s.owner(c, rng)
+		if err != nil {
+			return err
 		}
-		if o.time.Unix() == at || o.spentTime.Unix() == at {
-			return nil // the response may hold before or after the block; try another second
+		truth := s.primary.outputs(c, owner)
+		if len(truth) == 0 {
+			return nil
 		}
-		if o.time.Unix() < at && (o.spentTime.IsZero() || o.spentTime.Unix() > at) {
-			want += o.amount
-		}
-	}
-	var answer struct {
-		Balances map[string][]struct{ AssetID, Amount string }
-	}
-	if _, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "balances")+"&blockTimestamp="+strconv.FormatInt(at, 10), nil, &answer); err != nil {
-		return err
-	}
-	var got uint64
-	for name, bucket := range answer.Balances {
-		if strings.HasPrefix(name, "atomicMemory") || name == "locked" || name == "unlocked" { // the X-Chain has these twice
-			continue
-		}
-		for _, b := range bucket {
-			if b.AssetID != avax.String() {
+		// The last minute may not be indexed yet.
+		span := time.Since(truth[0].time) - time.Minute
+		at := truth[0].time.Add(time.Duration(rng.Float64() * float64(span))).Unix()
+		var want uint64
+		avax := s.primary.node.Generator().AVAXAssetID()
+		for _, o := range truth {
+			if !o.transfer || o.assetID != avax {
 				continue
 			}
-			amount, err := strconv.ParseUint(b.Amount, 10, 64)
-			if err != nil {
-				return wrong("amount: %v", err)
+			if o.time.Unix() == at || o.spentTime.Unix() == at {
+				return nil // the response may hold before or after the block; try another second
 			}
-			got += amount
+			if o.time.Unix() < at && (o.spentTime.IsZero() || o.spentTime.Unix() > at) {
+				want += o.amount
+			}
 		}
+		var answer struct {
+			Balances map[string][]struct{ AssetID, Amount string }
+		}
+		if _, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "balances")+"&blockTimestamp="+strconv.FormatInt(at, 10), nil, &answer); err != nil {
+			return err
+		}
+		var got uint64
+		for name, bucket := range answer.Balances {
+			if strings.HasPrefix(name, "atomicMemory") || name == "locked" || name == "unlocked" { // the X-Chain has these twice
+				continue
+			}
+			for _, b := range bucket {
+				if b.AssetID != avax.String() {
+					continue
+				}
+				amount, err := strconv.ParseUint(b.Amount, 10, 64)
+				if err != nil {
+					return wrong("amount: %v", err)
+				}
+				got += amount
+			}
+		}
+		if got != want {
+			return wrong("%s at %d: got %d nAVAX, want %d", fmt.Sprintf(path, "balances"), at, got, want)
+		}
+		return nil
 	}
-	if got != want {
-		return wrong("%s at %d: got %d nAVAX, want %d", fmt.Sprintf(path, "balances"), at, got, want)
-	}
-	return nil
 }
 
 // settled is the number of newest EVM blocks that are not requested.

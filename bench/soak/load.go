@@ -39,8 +39,10 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 	for _, o := range []operation{
 		{"sign", 4, func(ctx context.Context, _ *rand.Rand) error { return s.sign(ctx, signed.Add(1)) }},
 		{"sign again", 1, func(ctx context.Context, rng *rand.Rand) error { return s.sign(ctx, rng.Uint64N(signed.Load()+1)) }},
-		{"utxos", 2, s.utxos},
-		{"balances", 2, s.balances},
+		{"utxos", 1, s.utxos(history.P)},
+		{"utxos", 1, s.utxos(history.X)},
+		{"balances", 1, s.balances(history.P)},
+		{"balances", 1, s.balances(history.X)},
 		{"ERC-1155 balances", 1, s.tokens},
 		{"EVM transactions", 1, s.latest},
 		{"platform.getHeight", 1, s.rpcHeight},
@@ -243,13 +245,18 @@ func (s *soak) rpcNumber(ctx context.Context, _ *rand.Rand) error {
 	return nil
 }
 
-// indexed waits until the chains are indexed: until pages of them are right.
+// indexed waits until the chains are indexed: until pages of each are right, and the node APIs, whose indexes of a chain
+// may be complete later, answer.
 func (s *soak) indexed(ctx context.Context) error {
 	var err error
+	reads := []func(context.Context, *rand.Rand) error{
+		s.utxos(history.P), s.utxos(history.X), s.tokens, s.latest,
+		s.rpcHeight, s.rpcBlock("/ext/bc/X", "avm.getBlockByHeight", history.X),
+	}
 	for until := time.Now().Add(10 * time.Minute); time.Now().Before(until); {
 		rng := rand.New(rand.NewPCG(0, 0))
 		err = nil
-		for _, ask := range []func(context.Context, *rand.Rand) error{s.utxos, s.tokens, s.latest} {
+		for _, ask := range reads {
 			err = errors.Join(err, ask(ctx, rng))
 		}
 		if err == nil {
