@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 
 	"quorate/internal/chain/envelope"
-	"quorate/internal/chain/signed"
+	"quorate/internal/chain/linear"
 )
 
 // ErrBlock means that bytes are not a P-Chain block that this version can read.
@@ -89,23 +90,21 @@ func ParseBlock(b []byte) (*Block, error) {
 	return parsed, nil
 }
 
+// blocks decodes blocks without their envelopes, as the library's block.Codec does.
+var blocks = linear.New[block.Block](constants.DefaultMaxMessageSize, block.RegisterApricotTypes, block.RegisterBanffTypes,
+	block.RegisterDurangoTypes, block.RegisterEtnaTypes, block.RegisterHeliconTypes)
+
 // parseInner parses a block without its envelope.
 func parseInner(b []byte) (*Block, error) {
-	// Not block.Parse, which encodes each transaction again to get its bytes.
-	var inner block.Block
-	if _, err := block.Codec.Unmarshal(b, &inner); err != nil {
+	inner, err := blocks.Decode(b)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	parsed := &Block{Height: inner.Height(), ID: hashing.ComputeHash256Array(b), ParentID: inner.Parent(), Bytes: b}
-	header := apricotHeader
 	if timed, ok := inner.(block.BanffBlock); ok {
-		parsed.Time, header = timed.Timestamp().UTC(), banffHeader
+		parsed.Time = timed.Timestamp().UTC()
 	}
-	err := inner.Visit((*sorter)(parsed))
-	if err == nil {
-		err = parsed.setBytes(header)
-	}
-	if err != nil {
+	if err := inner.Visit((*sorter)(parsed)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	for _, tx := range parsed.Txs {
@@ -115,30 +114,6 @@ func parseInner(b []byte) (*Block, error) {
 		parsed.Proposal.Creds = nil
 	}
 	return parsed, nil
-}
-
-// Lengths of what precedes the transactions of a Standard block: the codec's version, the block's type, since Banff its time,
-// its parent, its height, and the number of transactions.
-const (
-	apricotHeader = 2 + 4 + 32 + 8 + 4
-	banffHeader   = apricotHeader + 8
-)
-
-// setBytes gives the transactions their bytes and IDs. Those of Standard blocks, by far the most, follow a header of a known
-// length; others are encoded again.
-func (b *Block) setBytes(header int) error {
-	if b.Kind == Standard {
-		return signed.SetBytes(txs.Codec, b.Bytes[header:], b.Txs)
-	}
-	for _, tx := range append(b.Txs, b.Proposal) {
-		if tx == nil {
-			continue // not a Proposal block
-		}
-		if err := tx.Initialize(txs.Codec); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sorter sets the fields that depend on a block's type.

@@ -12,6 +12,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
+	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/pchain/pchaintest"
 )
@@ -160,10 +161,18 @@ func FuzzParseBlock(f *testing.F) {
 		f.Add(b.Bare)
 		f.Add(b.Enveloped)
 	}
+	for _, k := range kinds() {
+		f.Add(must(block.NewBanffProposalBlock(started, ids.ID{1}, 9, accepted(k.tx), []*txs.Tx{accepted(k.tx)})).Bytes())
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		parsed, err := pchain.ParseBlock(b)
 		if err != nil {
 			require.ErrorIs(t, err, pchain.ErrBlock)
+			if around, wrapped := envelope.Open(b); wrapped {
+				b = around.Block
+			}
+			_, err := block.Parse(block.Codec, b)
+			require.Error(t, err, "the library accepts it")
 			return
 		}
 		if parsed.Kind < pchain.Standard || parsed.Kind > pchain.Atomic {
@@ -176,6 +185,11 @@ func FuzzParseBlock(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, full.ID(), parsed.ID)
 		require.Equal(t, txIDs(full.Txs()...), txIDs(append(parsed.Txs, parsed.Proposal)...))
+		for i, tx := range full.Txs() {
+			got, err := txs.Codec.Marshal(txs.CodecVersion, &append(parsed.Txs, parsed.Proposal)[i].Unsigned)
+			require.NoError(t, err)
+			require.Equal(t, tx.Unsigned.Bytes(), got)
+		}
 		for _, tx := range append(parsed.Txs, parsed.Proposal) {
 			if tx == nil {
 				continue

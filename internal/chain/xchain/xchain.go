@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/codec"
+	"github.com/ava-labs/avalanchego/codec/linearcodec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/hashing"
+	"github.com/ava-labs/avalanchego/utils/logging"
 	"github.com/ava-labs/avalanchego/vms/avm/block"
 	"github.com/ava-labs/avalanchego/vms/avm/fxs"
 	"github.com/ava-labs/avalanchego/vms/avm/txs"
@@ -22,7 +24,7 @@ import (
 
 	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/ledger"
-	"quorate/internal/chain/signed"
+	"quorate/internal/chain/linear"
 )
 
 var (
@@ -70,6 +72,7 @@ type Block struct {
 type Decoder struct {
 	chainID ids.ID
 	genesis *ledger.Block
+	blocks  *linear.Decoder[block.Block]
 	parser  block.Parser
 	codec   codec.Manager
 }
@@ -84,22 +87,35 @@ func NewDecoder(chainID ids.ID, genesis *ledger.Block) (*Decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Decoder{chainID: chainID, genesis: genesis, parser: parser, codec: parser.GenesisCodec()}, nil
+	return &Decoder{
+		chainID: chainID, genesis: genesis, blocks: linear.New[block.Block](codec.DefaultMaxSize, registerTypes),
+		parser: parser, codec: parser.GenesisCodec(),
+	}, nil
 }
 
 // NewParser returns avalanchego's parser with the feature extensions of the X-Chain, which
 // are the same on all networks.
 func NewParser() (block.Parser, error) {
-	parser, err := block.NewParser([]fxs.Fx{&secp256k1fx.Fx{}, &nftfx.Fx{}, &propertyfx.Fx{}})
+	parser, err := block.NewParser(extensions())
 	if err != nil {
 		return nil, fmt.Errorf("creating the X-Chain's parser: %w", err)
 	}
 	return parser, nil
 }
 
-// header is the length of what precedes the transactions of a block: the codec's version, the block's type, its parent,
-// height, time and state root, and the number of transactions (avalanchego vms/avm/block).
-const header = 2 + 4 + 32 + 8 + 8 + 32 + 4
+func extensions() []fxs.Fx { return []fxs.Fx{&secp256k1fx.Fx{}, &nftfx.Fx{}, &propertyfx.Fx{}} }
+
+// registerTypes registers the types of blocks in the order of the library's parser.
+func registerTypes(types linearcodec.Codec) error {
+	err := errors.Join(
+		types.RegisterType(&txs.BaseTx{}), types.RegisterType(&txs.CreateAssetTx{}), types.RegisterType(&txs.OperationTx{}),
+		types.RegisterType(&txs.ImportTx{}), types.RegisterType(&txs.ExportTx{}),
+	)
+	for _, fx := range extensions() {
+		err = errors.Join(err, fx.Initialize(&secp256k1fx.TestVM{Codec: types, Log: logging.NoLog{}}))
+	}
+	return errors.Join(err, types.RegisterType(&block.StandardBlock{}))
+}
 
 // ParseBlock parses a block with or without its proposer envelope. The result refers to b.
 // Errors wrap ErrBlock.
@@ -108,12 +124,8 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 	if wrapped {
 		b = around.Block
 	}
-	// Not the parser's ParseBlock, which encodes each transaction again to get its bytes.
-	var inner block.Block
-	if _, err := d.parser.Codec().Unmarshal(b, &inner); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
-	}
-	if err := signed.SetBytes(d.parser.Codec(), b[header:], inner.Txs()); err != nil {
+	inner, err := d.blocks.Decode(b)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	if inner.Timestamp().Unix() < 0 {
