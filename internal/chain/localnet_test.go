@@ -18,6 +18,7 @@ import (
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/internal/chain/cchain"
@@ -311,6 +312,30 @@ func (b *book) requireStory() {
 	}
 	require.Equal(b.t, []ledger.Role{ledger.DelegationReward, ledger.DelegationReward, ledger.ValidationReward, ledger.Commission}, rewards)
 	b.t.Logf("%d transactions, %d outputs: %v", len(b.txs), len(b.made), b.kinds)
+}
+
+// BenchmarkBlocks parses P-Chain blocks without envelopes, ours and with avalanchego's parser.
+func BenchmarkBlocks(b *testing.B) {
+	r := record(b)
+	var blocks [][]byte
+	for _, raw := range slices.Concat([][]byte{r.P0}, r.P) {
+		parsed, err := pchain.ParseBlock(raw)
+		require.NoError(b, err)
+		blocks = append(blocks, parsed.Bytes)
+	}
+	for name, parse := range map[string]func(raw []byte) error{
+		"ours":    func(raw []byte) error { _, err := pchain.ParseBlock(raw); return err },
+		"library": func(raw []byte) error { _, err := block.Parse(block.Codec, raw); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, raw := range blocks {
+					require.NoError(b, parse(raw))
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkPChain decodes P-Chain blocks from their containers.
