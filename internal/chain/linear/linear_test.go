@@ -2,6 +2,7 @@ package linear_test
 
 import (
 	"encoding/binary"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,7 +81,7 @@ func example() all {
 	}
 }
 
-// FuzzDecode requires that a decoder accepts what the library accepts, with the same value, and refuses all else.
+// FuzzDecode requires that a decoder accepts what the library accepts, with the same value, and refuses what it refuses.
 func FuzzDecode(f *testing.F) {
 	theirs, ours := library(f), linear.New[all](maxBytes, register)
 	full, err := theirs.Marshal(0, new(example()))
@@ -95,7 +96,6 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	f.Add(append(full, 0))
-	f.Add(make([]byte, maxBytes+1))
 	f.Fuzz(func(t *testing.T, encoded []byte) {
 		var want all
 		_, refused := theirs.Unmarshal(encoded, &want)
@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 		{"an ID without a type", "\x00\x00\x00\x00\x00\x01", codec.ErrDoesNotImplementInterface, "type 1"},
 		{"an ID that is too great", "\x00\x00\x00\x00\x00\x40", codec.ErrDoesNotImplementInterface, "type 64"},
 		{"a type that is no shape", "\x00\x00\x00\x00\x00\x04", codec.ErrDoesNotImplementInterface, "type 4"},
-		{"a frame within a frame", "\x00\x00" + aFrame + aFrame + aPoint + "12345678", nil, "Around: a value contains one of its own type"},
+		{"a frame within a frame", "\x00\x00" + aFrame + aFrame + aPoint + "12345678", nil, "Around: a type is nested within itself"},
 		{"a value that ends early", "\x00\x00" + aFrame + aPoint + "1234567", nil, "Around: X: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -138,6 +138,37 @@ func TestRefused(t *testing.T) {
 			require.Error(t, err, "the library accepts it")
 		})
 	}
+}
+
+// TestLimit decodes a value of maxBytes, and one with a byte more.
+func TestLimit(t *testing.T) {
+	for _, more := range []int{0, 1} {
+		n := maxBytes - 2 - 4 + more
+		encoded := append(binary.BigEndian.AppendUint32([]byte{0, 0}, uint32(n)), make([]byte, n)...)
+		var theirs []byte
+		_, refused := library(t).Unmarshal(encoded, &theirs)
+		ours, err := linear.New[[]byte](maxBytes).Decode(encoded)
+		if more == 0 {
+			require.NoError(t, refused)
+			require.NoError(t, err)
+			require.Equal(t, theirs, ours)
+		} else {
+			require.Error(t, refused)
+			require.ErrorIs(t, err, codec.ErrUnmarshalTooBig)
+		}
+	}
+}
+
+// TestLengthThatIsNotThere: a length without its elements takes no memory.
+func TestLengthThatIsNotThere(t *testing.T) {
+	decoder := linear.New[[]uint64](maxBytes)
+	encoded := []byte{0, 0, 0x7f, 0xff, 0xff, 0xff}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := decoder.Decode(encoded)
+	runtime.ReadMemStats(&after)
+	require.Error(t, err)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
 }
 
 type signed struct {
@@ -158,13 +189,20 @@ func TestTransactions(t *testing.T) {
 }
 
 func TestNewPanics(t *testing.T) {
+	ids := func(n int) func(linearcodec.Codec) error {
+		return func(types linearcodec.Codec) error { types.SkipRegistrations(n); return nil }
+	}
+	registered := func(one any) func(linearcodec.Codec) error {
+		return func(types linearcodec.Codec) error { return types.RegisterType(one) }
+	}
 	require.Panics(t, func() { linear.New[map[int]int](maxBytes) }, "a map")
 	require.Panics(t, func() {
 		linear.New[struct {
 			hidden int `serialize:"true"`
 		}](maxBytes)
 	}, "a field that is not exported")
-	require.Panics(t, func() {
-		linear.New[shape](maxBytes, register, func(types linearcodec.Codec) error { types.SkipRegistrations(64); return nil })
-	}, "more types than can be told apart")
+	require.NotPanics(t, func() { linear.New[shape](maxBytes, ids(64)) })
+	require.Panics(t, func() { linear.New[shape](maxBytes, ids(65)) }, "an ID beyond the bits of a uint64")
+	require.Panics(t, func() { linear.New[shape](maxBytes, register, registered(&point{})) }, "a type with two IDs")
+	require.Panics(t, func() { linear.New[shape](maxBytes, registered(point{})) }, "a type that is not a pointer")
 }

@@ -29,7 +29,8 @@ type Block struct {
 	// blocks had no time.
 	Time time.Time
 	// Txs take effect with the block. Beside a proposal they take effect when the option that follows is accepted,
-	// whether it is a Commit or an Abort. Transactions come without credentials; only their Bytes include them.
+	// whether it is a Commit or an Abort. Transactions come without credentials, which only their
+	// Bytes include, and their Unsigned has no Bytes.
 	Txs []*txs.Tx
 	// Proposal is set for Proposal blocks. It takes effect if the next block is a Commit.
 	Proposal *txs.Tx

@@ -2,15 +2,21 @@ package pchain_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
+	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
+	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
 	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/pchain"
@@ -151,6 +157,21 @@ func TestUnreadableBlocks(t *testing.T) {
 	}
 }
 
+// blockWith returns a block with a transaction, which may be too long for a node.
+func blockWith(unsigned txs.UnsignedTx) []byte {
+	var b block.Block = &block.BanffStandardBlock{ApricotStandardBlock: block.ApricotStandardBlock{Transactions: []*txs.Tx{{Unsigned: unsigned}}}}
+	return must(block.GenesisCodec.Marshal(block.CodecVersion, &b))
+}
+
+// TestLongBlocks parses a block of the greatest size, and one with a byte more.
+func TestLongBlocks(t *testing.T) {
+	most := constants.DefaultMaxMessageSize - len(blockWith(&txs.BaseTx{}))
+	_, err := pchain.ParseBlock(blockWith(&txs.BaseTx{BaseTx: avax.BaseTx{Memo: make([]byte, most)}}))
+	require.NoError(t, err)
+	_, err = pchain.ParseBlock(blockWith(&txs.BaseTx{BaseTx: avax.BaseTx{Memo: make([]byte, most+1)}}))
+	require.ErrorIs(t, err, codec.ErrUnmarshalTooBig)
+}
+
 func FuzzParseBlock(f *testing.F) {
 	chain := pchaintest.New(5)
 	chain.Standard(chain.Transfer(1), chain.Convert(ids.ID{1}, ids.ID{2}, []byte{3}, 2))
@@ -162,8 +183,16 @@ func FuzzParseBlock(f *testing.F) {
 		f.Add(b.Enveloped)
 	}
 	for _, k := range kinds() {
-		f.Add(must(block.NewBanffProposalBlock(started, ids.ID{1}, 9, accepted(k.tx), []*txs.Tx{accepted(k.tx)})).Bytes())
+		valid := must(block.NewBanffProposalBlock(started, ids.ID{1}, 9, accepted(k.tx), []*txs.Tx{accepted(k.tx)})).Bytes()
+		f.Add(valid)
+		f.Add(valid[:len(valid)-1])
+		f.Add(append(valid, 0))
 	}
+	// An output that is locked twice, which the library does not encode.
+	var locked avax.TransferableOut = &stakeable.LockOut{Locktime: 1, TransferableOut: &secp256k1fx.TransferOutput{Amt: 1}}
+	once := must(txs.Codec.Marshal(txs.CodecVersion, &locked))[codec.VersionSize:]
+	twice := slices.Concat(once[:4+8], once) // a type and a time more
+	f.Add(bytes.Replace(blockWith(&txs.BaseTx{BaseTx: avax.BaseTx{Outs: []*avax.TransferableOutput{{Out: locked}}}}), once, twice, 1))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		parsed, err := pchain.ParseBlock(b)
 		if err != nil {
@@ -189,6 +218,7 @@ func FuzzParseBlock(f *testing.F) {
 			got, err := txs.Codec.Marshal(txs.CodecVersion, &append(parsed.Txs, parsed.Proposal)[i].Unsigned)
 			require.NoError(t, err)
 			require.Equal(t, tx.Unsigned.Bytes(), got)
+			require.Equal(t, tx.Bytes(), append(parsed.Txs, parsed.Proposal)[i].Bytes())
 		}
 		for _, tx := range append(parsed.Txs, parsed.Proposal) {
 			if tx == nil {

@@ -1,6 +1,7 @@
 package xchain_test
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/engine/avalanche/vertex"
 	"github.com/ava-labs/avalanchego/utils/hashing"
@@ -383,10 +385,34 @@ func TestVertices(t *testing.T) {
 	}
 }
 
+// blockWith returns the bytes of a block, which may be too long for a node.
+func blockWith(standard *block.StandardBlock) []byte {
+	var b block.Block = standard
+	return must(must(xchain.NewParser()).GenesisCodec().Marshal(block.CodecVersion, &b))
+}
+
+// TestLongBlocks parses a block of the greatest size, and one with a byte more.
+func TestLongBlocks(t *testing.T) {
+	d := newDecoder(t)
+	of := func(memo int) []byte {
+		tx := &txs.Tx{Unsigned: &txs.BaseTx{BaseTx: avax.BaseTx{Memo: make([]byte, memo)}}}
+		return blockWith(&block.StandardBlock{Transactions: []*txs.Tx{tx}})
+	}
+	most := codec.DefaultMaxSize - len(of(0))
+	_, err := d.ParseBlock(of(most))
+	require.NoError(t, err)
+	_, err = d.ParseBlock(of(most + 1))
+	require.ErrorIs(t, err, codec.ErrUnmarshalTooBig)
+}
+
 func FuzzBlock(f *testing.F) {
 	for _, k := range kinds() {
-		f.Add(blockOf(ids.ID{1}, 7, accepted(f, k.tx)).Bytes())
+		valid := blockOf(ids.ID{1}, 7, accepted(f, k.tx)).Bytes()
+		f.Add(valid)
+		f.Add(valid[:len(valid)-1])
+		f.Add(append(valid, 0))
 	}
+	f.Add(blockWith(&block.StandardBlock{Time: math.MaxInt64 + 1}))
 	f.Add(must(proposer.BuildOption(ids.ID{1}, blockOf(ids.ID{1}, 0).Bytes())).Bytes())
 	f.Add(blockOf(ids.ID{1}, 7, accepted(f, kinds()["BaseTx"].tx), accepted(f, kinds()["CreateAssetTx"].tx), accepted(f, kinds()["ImportTx"].tx)).Bytes())
 	d, parser := newDecoder(f), must(xchain.NewParser())
