@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ava-labs/avalanchego/codec/linearcodec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/hashing"
@@ -92,8 +93,15 @@ func ParseBlock(b []byte) (*Block, error) {
 }
 
 // blocks decodes blocks without their envelopes, as the library's block.Codec does.
-var blocks = linear.New[block.Block](constants.DefaultMaxMessageSize, block.RegisterApricotTypes, block.RegisterBanffTypes,
-	block.RegisterDurangoTypes, block.RegisterEtnaTypes, block.RegisterHeliconTypes)
+var blocks = linear.New[block.Block](constants.DefaultMaxMessageSize, registerTypes)
+
+// registerTypes registers the types of blocks of each network upgrade in the order of the library.
+func registerTypes(types linearcodec.Codec) error {
+	return errors.Join(
+		block.RegisterApricotTypes(types), block.RegisterBanffTypes(types), block.RegisterDurangoTypes(types),
+		block.RegisterEtnaTypes(types), block.RegisterHeliconTypes(types),
+	)
+}
 
 // parseInner parses a block without its envelope.
 func parseInner(b []byte) (*Block, error) {

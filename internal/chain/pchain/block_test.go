@@ -2,7 +2,10 @@ package pchain_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/wrappers"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
@@ -19,6 +23,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
 	"quorate/internal/chain/envelope"
+	"quorate/internal/chain/linear"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/pchain/pchaintest"
 )
@@ -154,6 +159,23 @@ func TestUnreadableBlocks(t *testing.T) {
 			got, err := pchain.ParseBlock(bytes)
 			require.ErrorIs(t, err, pchain.ErrBlock, "got %+v", got)
 		})
+	}
+}
+
+// TestTypes requires the library's types, with their IDs. It fails if an update of the library has new ones.
+func TestTypes(t *testing.T) {
+	ours := linear.New[any](1<<10, pchain.RegisterTypes)
+	for id := range uint32(64) {
+		encoded := binary.BigEndian.AppendUint32([]byte{0, 0}, id)
+		var want any
+		_, refused := block.Codec.Unmarshal(encoded, &want)
+		got, err := ours.Decode(encoded)
+		require.Equal(t, want, got)
+		if refused != nil && strings.Contains(refused.Error(), "unknown type ID") {
+			require.ErrorContains(t, err, fmt.Sprintf("type %d", id))
+		} else if refused != nil {
+			require.ErrorIs(t, err, wrappers.ErrInsufficientLength, "the library has a type %d", id)
+		}
 	}
 }
 

@@ -40,3 +40,6 @@ func (f L1Fees) Stop(id ids.ID, remove bool) (uint64, error) {
 	return balance, err
 }
 func (f L1Fees) Active() uint64 { return f.active }
+
+// RegisterTypes registers the types of blocks.
+var RegisterTypes = registerTypes

@@ -1,0 +1,4 @@
+package xchain
+
+// RegisterTypes registers the types of blocks.
+var RegisterTypes = registerTypes
