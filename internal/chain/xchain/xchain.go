@@ -57,7 +57,7 @@ type Block struct {
 	ID, ParentID ids.ID
 	// Time is the chain's time from this block on, with a resolution of one second.
 	Time time.Time
-	// Txs have no credentials, which only their Bytes include, and their Unsigned has no Bytes.
+	// Txs have no credentials, which only their Bytes include; the Unsigned of those in blocks has no Bytes.
 	Txs []*txs.Tx
 	// Bytes are the block without its envelope.
 	Bytes []byte
