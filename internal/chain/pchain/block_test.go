@@ -2,10 +2,7 @@ package pchain_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +11,6 @@ import (
 	"github.com/ava-labs/avalanchego/codec"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
-	"github.com/ava-labs/avalanchego/utils/wrappers"
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
@@ -23,7 +19,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 
 	"quorate/internal/chain/envelope"
-	"quorate/internal/chain/linear"
+	"quorate/internal/chain/linear/lineartest"
 	"quorate/internal/chain/pchain"
 	"quorate/internal/chain/pchain/pchaintest"
 )
@@ -162,22 +158,7 @@ func TestUnreadableBlocks(t *testing.T) {
 	}
 }
 
-// TestTypes requires the library's types, with their IDs. It fails if an update of the library has new ones.
-func TestTypes(t *testing.T) {
-	ours := linear.New[any](1<<10, pchain.RegisterTypes)
-	for id := range uint32(64) {
-		encoded := binary.BigEndian.AppendUint32([]byte{0, 0}, id)
-		var want any
-		_, refused := block.Codec.Unmarshal(encoded, &want)
-		got, err := ours.Decode(encoded)
-		require.Equal(t, want, got)
-		if refused != nil && strings.Contains(refused.Error(), "unknown type ID") {
-			require.ErrorContains(t, err, fmt.Sprintf("type %d", id))
-		} else if refused != nil {
-			require.ErrorIs(t, err, wrappers.ErrInsufficientLength, "the library has a type %d", id)
-		}
-	}
-}
+func TestTypes(t *testing.T) { lineartest.RequireTypes(t, block.Codec, pchain.RegisterTypes) }
 
 // blockWith returns a block with a transaction, which may be too long for a node.
 func blockWith(unsigned txs.UnsignedTx) []byte {
@@ -235,14 +216,15 @@ func FuzzParseBlock(f *testing.F) {
 		full, err := block.Parse(block.Codec, parsed.Bytes)
 		require.NoError(t, err)
 		require.Equal(t, full.ID(), parsed.ID)
-		require.Equal(t, txIDs(full.Txs()...), txIDs(append(parsed.Txs, parsed.Proposal)...))
+		all := slices.Concat(parsed.Txs, []*txs.Tx{parsed.Proposal})
+		require.Equal(t, txIDs(full.Txs()...), txIDs(all...))
 		for i, tx := range full.Txs() {
-			got, err := txs.Codec.Marshal(txs.CodecVersion, &append(parsed.Txs, parsed.Proposal)[i].Unsigned)
+			got, err := txs.Codec.Marshal(txs.CodecVersion, &all[i].Unsigned)
 			require.NoError(t, err)
 			require.Equal(t, tx.Unsigned.Bytes(), got)
-			require.Equal(t, tx.Bytes(), append(parsed.Txs, parsed.Proposal)[i].Bytes())
+			require.Equal(t, tx.Bytes(), all[i].Bytes())
 		}
-		for _, tx := range append(parsed.Txs, parsed.Proposal) {
+		for _, tx := range all {
 			if tx == nil {
 				continue
 			}

@@ -1,12 +1,9 @@
 package xchain_test
 
 import (
-	"encoding/binary"
-	"fmt"
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +13,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/engine/avalanche/vertex"
 	"github.com/ava-labs/avalanchego/utils/hashing"
-	"github.com/ava-labs/avalanchego/utils/wrappers"
 	"github.com/ava-labs/avalanchego/vms/avm/block"
 	"github.com/ava-labs/avalanchego/vms/avm/fxs"
 	"github.com/ava-labs/avalanchego/vms/avm/txs"
@@ -29,7 +25,7 @@ import (
 
 	"quorate/internal/chain/envelope"
 	"quorate/internal/chain/ledger"
-	"quorate/internal/chain/linear"
+	"quorate/internal/chain/linear/lineartest"
 	"quorate/internal/chain/xchain"
 )
 
@@ -390,21 +386,8 @@ func TestVertices(t *testing.T) {
 	}
 }
 
-// TestTypes requires the library's types, with their IDs. It fails if an update of the library has new ones.
 func TestTypes(t *testing.T) {
-	ours := linear.New[any](1<<10, xchain.RegisterTypes)
-	for id := range uint32(64) {
-		encoded := binary.BigEndian.AppendUint32([]byte{0, 0}, id)
-		var want any
-		_, refused := must(xchain.NewParser()).Codec().Unmarshal(encoded, &want)
-		got, err := ours.Decode(encoded)
-		require.Equal(t, want, got)
-		if refused != nil && strings.Contains(refused.Error(), "unknown type ID") {
-			require.ErrorContains(t, err, fmt.Sprintf("type %d", id))
-		} else if refused != nil {
-			require.ErrorIs(t, err, wrappers.ErrInsufficientLength, "the library has a type %d", id)
-		}
-	}
+	lineartest.RequireTypes(t, must(xchain.NewParser()).Codec(), xchain.RegisterTypes)
 }
 
 // blockWith returns the bytes of a block, which may be too long for a node.
