@@ -33,6 +33,7 @@ func Run(t *testing.T, engine Engine) {
 	}{
 		{"fresh", testFresh},
 		{"rows", testRows},
+		{"get orders", testGetOrders},
 		{"families apart", testFamiliesApart},
 		{"order in a batch", testOrderInBatch},
 		{"scan", testScan},
@@ -175,6 +176,37 @@ func testRows(t *testing.T, engine Engine) {
 	require.Equal(t, "new", get(t, s, "a\x00", ""))
 	require.Equal(t, "61/00", get(t, s, "a", "\x00"))
 	require.Equal(t, "/", get(t, s, "", ""))
+}
+
+// testGetOrders reads keys of a partition in each order, among them keys without a row.
+func testGetOrders(t *testing.T, engine Engine) {
+	s := fresh(t, engine)
+	var b store.Batch
+	for _, key := range []store.PK{pk("p", ""), pk("p", "b"), pk("p", "d"), pk("p", "e"), pk("p\x00", "c"), pk("q", "b")} {
+		b.Put(store.FamilyMessage, key, fmt.Appendf(nil, "%x/%x", key.P, key.K))
+	}
+	b.Put(store.FamilySignature, pk("p", "c"), nil)
+	require.NoError(t, s.Commit(t.Context(), &b))
+	ks := []string{"", "a", "b", "c", "d", "e", "f"}
+	for _, first := range ks {
+		for _, second := range ks {
+			for _, third := range ks {
+				for _, p := range []string{"p", "q"} {
+					keys := []store.PK{pk("p", first), pk(p, second), pk("p", third)}
+					values, err := s.Get(t.Context(), store.FamilyMessage, keys)
+					require.NoError(t, err)
+					for i, key := range keys {
+						var want []byte
+						switch string(key.P) + "/" + string(key.K) {
+						case "p/", "p/b", "p/d", "p/e", "q/b":
+							want = fmt.Appendf(nil, "%x/%x", key.P, key.K)
+						}
+						require.Equal(t, want, values[i], "%q in %q", key, keys)
+					}
+				}
+			}
+		}
+	}
 }
 
 // testFamiliesApart uses the same partition in every family, so that a read beyond a family's end finds rows that look
