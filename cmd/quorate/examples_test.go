@@ -390,7 +390,7 @@ verify*--destination-rpc*) @program@ "$@" || [ $? = 3 ] ;; # the chain of dev ha
 "index rebuild"*)
   # One at a time, and it can be cancelled before it has finished only.
   until out=$(@program@ "$@" --server @server@ 2>&1); do
-    case "$out" in *"under way"*) sleep 0.2 ;; *--cancel*|*"no rebuild"*) break ;; *) echo "$out" >&2; exit 1 ;; esac
+    case "$out" in *--cancel*|*"no rebuild"*) break ;; *"under way"*) sleep 0.2 ;; *) echo "$out" >&2; exit 1 ;; esac
   done
   echo "$out" ;;
 index*) exec @program@ "$@" --server @server@ ;;
