@@ -176,7 +176,7 @@ func (o PebbleOptions) open(lock *pebble.Lock, opening *opening, exists bool) (*
 func (o PebbleOptions) pebble(lock *pebble.Lock, opening *opening) *pebble.Options {
 	events := pebbleEvents(o.Log, opening)
 	p := &pebble.Options{
-		FS:       o.fs,
+		FS:       tableFS{o.fs},
 		Lock:     lock,
 		Comparer: comparer(),
 		// The library takes write buffers out of the cache: those that there may be, and one
