@@ -14,10 +14,10 @@ VULNCHECK  = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) -test
 NOVET      = -vet=off
 # The tests against real networks that make test runs.
 NETWORKS   = ^(TestWarpMessages|TestNodeSurface)$$
-# They compare rows or pages with the truth, in one goroutine or after processes were killed: the race detector only
-# makes them slower.
-PLAIN      = TestKilled|TestReplicas|TestOracle|TestRecord|TestTransactionsOfAddresses
-PLAIN_IN   = grep -rlE --include='*_test.go' '^func ($(PLAIN))[(]' cmd handlers internal | xargs dirname | sort -u | sed 's,^,./,'
+# They compare rows with the truth, in one goroutine or after processes were killed: the race detector only makes them
+# slower.
+PLAIN      = TestKilled|TestOracle|TestEveryQuery|TestTransactionsOfAddresses
+PLAIN_IN   = grep -rlE --include='*_test.go' '^func ($(PLAIN))[(]' internal | xargs dirname | sort -u | sed 's,^,./,'
 
 SOAK      ?= 30m
 FUZZ      ?= 10m

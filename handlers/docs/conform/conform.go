@@ -161,7 +161,7 @@ func (d *described) check(r *http.Request, route *routers.Route, values map[stri
 	}
 	kind := response.Header().Get(echo.HeaderContentType)
 	media := ref.Value.Content.Get(kind)
-	if media == nil {
+	if media == nil || media.Schema == nil {
 		return fmt.Errorf("it has no answer %d of type %q", response.Status, kind)
 	}
 	schema, err := d.schema(media.Schema)
@@ -189,8 +189,9 @@ func (d *described) schema(ref *openapi3.SchemaRef) (*jsonschema.Schema, error) 
 		return nil, err
 	}
 	root["components"] = d.components // to which schemas refer
-	const name = "answer.json"
+	const name = "urn:answer"
 	compiler := jsonschema.NewCompiler()
+	compiler.RegisterFormat(&jsonschema.Format{Name: "int64", Validate: isInt64})
 	compiler.AssertFormat()
 	if err := compiler.AddResource(name, root); err != nil {
 		return nil, err
@@ -201,6 +202,14 @@ func (d *described) schema(ref *openapi3.SchemaRef) (*jsonschema.Schema, error) 
 	}
 	d.schemas.Store(ref, schema)
 	return schema, nil
+}
+
+// isInt64 checks a format of OpenAPI that JSON Schema lacks.
+func isInt64(value any) (err error) {
+	if n, ok := value.(json.Number); ok {
+		_, err = n.Int64()
+	}
+	return err
 }
 
 // Calls records which operations the calls of a generated client reach.

@@ -319,8 +319,8 @@ func (w *world) check(rng *rand.Rand) {
 	}
 }
 
-// TestRecord indexes random histories and makes every query at random moments.
-func TestRecord(t *testing.T) {
+// TestEveryQuery indexes random histories and makes every query at random moments.
+func TestEveryQuery(t *testing.T) {
 	for _, o := range []pastOptions{
 		{blocks: 150}, {first: 4090, blocks: 60}, {first: 3, blocks: 13_000, quiet: 99},
 	} {
