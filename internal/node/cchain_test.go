@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -56,8 +55,6 @@ func TestCChainBlock(t *testing.T) {
 		return methods(t, map[string]string{CChainRPC + " eth_getBlockByNumber": block, CChainRPC + " eth_blockNumber": tip})
 	}
 	synced, behind, whole := ofChain("null", `"0x9"`), ofChain("null", `"0x6"`), ofChain(cChainBlock(), `"0x9"`)
-	away := httptest.NewServer(nil)
-	away.Close()
 	for name, tt := range map[string]struct {
 		nodes []string
 		want  error
@@ -66,7 +63,7 @@ func TestCChainBlock(t *testing.T) {
 		"not accepted yet":              {[]string{behind}, ErrBeyondTip},
 		"one lags, one is state-synced": {[]string{behind, synced}, ErrPruned},
 		"and the other way round":       {[]string{synced, behind}, ErrPruned},
-		"one is away":                   {[]string{synced, away.URL}, ErrUnavailable},
+		"one is away":                   {[]string{synced, away}, ErrUnavailable},
 		"the second has it":             {[]string{synced, whole}, nil},
 		"the third has it":              {[]string{behind, synced, whole}, nil},
 		"the node no longer answers":    {[]string{methods(t, map[string]string{CChainRPC + " eth_getBlockByNumber": "null"})}, errNotOffered},

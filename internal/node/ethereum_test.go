@@ -558,7 +558,7 @@ func TestBlocksOfAStateSyncedNode(t *testing.T) {
 	archive := ethereum(t, stateSynced(0, 0, 1000))
 	_, err = newClient(t, synced, archive).EVM("").Blocks(t.Context(), 1, 8, false)
 	require.NoError(t, err)
-	_, err = newClient(t, synced, "http://127.0.0.1:1").EVM("").Blocks(t.Context(), 1, 8, false)
+	_, err = newClient(t, synced, away).EVM("").Blocks(t.Context(), 1, 8, false)
 	require.ErrorIs(t, err, ErrUnavailable)
 
 	_, err = newClient(t, synced).CChainBlock(t.Context(), 17)

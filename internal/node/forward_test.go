@@ -302,11 +302,9 @@ func TestForwardTransactionOverTCP(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	defer closing.Close()
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	issue := []byte(`{"method":"avm.issueTx"}`)
 
-	c := newClient(t, gone.URL, good.URL)
+	c := newClient(t, away, good.URL)
 	answer, err := c.Forward(t.Context(), "/ext/bc/X", issue, false)
 	require.NoError(t, err)
 	require.Equal(t, `"issued"`, string(answer.Body))

@@ -30,6 +30,9 @@ func serve(t *testing.T, status int, body string) (string, *atomic.Int64) {
 	return server.URL, &calls
 }
 
+// away is an endpoint where nothing listens. The port of a closed server may be that of another one soon.
+const away = "http://127.0.0.1:1"
+
 func newClient(t *testing.T, endpoints ...string) *Client {
 	return newPatientClient(t, time.Minute, endpoints...)
 }
@@ -47,10 +50,8 @@ const height7 = `{"jsonrpc":"2.0","id":1,"result":{"height":"7"}}`
 
 func TestFailsOver(t *testing.T) {
 	good, goodCalls := serve(t, 200, height7)
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	for name, first := range map[string]func() string{
-		"no listener": func() string { return closed.URL },
+		"no listener": func() string { return away },
 		"status 503":  func() string { u, _ := serve(t, 503, ""); return u },
 		"status 429":  func() string { u, _ := serve(t, 429, `{"error":{"code":1,"message":"slow down"}}`); return u },
 		"garbage":     func() string { u, _ := serve(t, 200, "<html>"); return u },

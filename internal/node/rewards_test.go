@@ -58,9 +58,7 @@ func TestRewardUTXOs(t *testing.T) {
 	var refused *RPCError
 	require.ErrorAs(t, err, &refused)
 	require.True(t, refused.NotOffered())
-	away := httptest.NewServer(nil)
-	away.Close()
-	_, err = newClient(t, methods(t, map[string]string{getHeight: `{"height":"9"}`}), away.URL).RewardUTXOs(t.Context(), ids.ID{1}, 9)
+	_, err = newClient(t, methods(t, map[string]string{getHeight: `{"height":"9"}`}), away).RewardUTXOs(t.Context(), ids.ID{1}, 9)
 	require.NotErrorIs(t, err, ErrNotOffered, "the node that is away may offer it")
 	_, err = newClient(t, methods(t, map[string]string{})).RewardUTXOs(t.Context(), ids.ID{1}, 9)
 	require.NotErrorIs(t, err, ErrNotOffered, "without a P-Chain it is not known")

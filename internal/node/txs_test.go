@@ -79,9 +79,7 @@ func TestTransactionsThatAreNotThere(t *testing.T) {
 		require.ErrorAs(t, err, &refused)
 	})
 	t.Run("a node that is away is no absence", func(t *testing.T) {
-		server := httptest.NewServer(nil)
-		server.Close()
-		c := newClient(t, server.URL)
+		c := newClient(t, away)
 		_, err := c.L1Validator(t.Context(), ids.ID{4})
 		require.ErrorIs(t, err, ErrUnavailable)
 		_, err = c.HasXChainTx(t.Context(), ids.ID{4})
