@@ -22,6 +22,7 @@ import (
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/simnet"
 	"quorate/internal/simnet/evmchain"
+	"quorate/internal/store"
 )
 
 // getJSON reads an answer, and returns its status.
@@ -254,6 +255,56 @@ func TestEVMChainThatStalls(t *testing.T) {
 	require.Regexp(t, `quorate_index_state\{.*chain="evm-99001".*state="stalled"\} 1`, string(text))
 	made.SetFaults(evmchain.Faults{})
 	awaitStatus(t, s, "fuji evm-99001: following")
+}
+
+// TestEVMChainThatStops continues an index with blocks that do not follow the indexed ones, alone and with another
+// process on the same store. All processes show that the index has stopped, and why, until it is rebuilt.
+func TestEVMChainThatStops(t *testing.T) { aloneAndShared(t, testEVMStop) }
+
+func testEVMStop(t *testing.T, dir string, open func() (store.Store, error), flags ...string) {
+	n, err := simnet.Start(simnet.Options{Seed: 27, Validators: 3, EVM: []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: 50}}}})
+	require.NoError(t, err)
+	defer n.Close()
+	made := n.EVM()[0]
+	s := evmService(t, dir, n, flags...)
+	awaitStatus(t, s, "fuji evm-99001: following")
+	s.stop(t)
+
+	raw, err := open()
+	require.NoError(t, err)
+	var batch store.Batch
+	for row, err := range store.Rows(t.Context(), raw, store.FamilyIndexed) {
+		require.NoError(t, err)
+		if strings.Contains(string(row.P), made.Generator().BlockchainID().String()) {
+			row.V[len(row.V)-1] ^= 1 // of the ID of the last block
+			batch.Put(store.FamilyIndexed, row.PK, row.V)
+		}
+	}
+	require.NotZero(t, batch.Len())
+	require.NoError(t, raw.Commit(t.Context(), &batch))
+	require.NoError(t, raw.Close())
+	require.NoError(t, made.Grow(t.Context(), 5))
+
+	instances := []*instance{evmService(t, dir, n, flags...)}
+	if len(flags) > 0 {
+		instances = append(instances, evmService(t, t.TempDir(), n, append(flags, "--role", "api")...))
+	}
+	for _, s := range instances {
+		defer s.stop(t)
+		awaitStatus(t, s, "if the network was reset, choose another data directory")
+		code, out, errOut := quorate(t, "", "index", "status", "--server", s.private)
+		require.Equal(t, exitNegative, code, out)
+		require.Contains(t, errOut, "the index of fuji evm-99001 has stopped: ")
+	}
+	code, _, errOut := quorate(t, "", "index", "rebuild", "evm", "--server", instances[0].private)
+	require.Zero(t, code, errOut)
+	for _, s := range instances {
+		awaitStatus(t, s, fmt.Sprintf("fuji evm-99001: following, %d blocks indexed, 0 to go", made.Tip()+1))
+	}
+	require.NoError(t, made.Grow(t.Context(), 5))
+	for _, s := range instances {
+		awaitStatus(t, s, fmt.Sprintf("fuji evm-99001: following, %d blocks indexed, 0 to go", made.Tip()+1))
+	}
 }
 
 // TestEVMChainsOfOneID: two blockchains cannot have one chain ID. The log names both, and

@@ -24,16 +24,23 @@ func TestEVMRebuildServesMeanwhile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("indexes a chain twice")
 	}
+	aloneAndShared(t, testEVMRebuild)
+}
+
+// aloneAndShared runs a test with an embedded store and with a shared one, which flags select. dir is the data
+// directory, and open opens the store while no service runs.
+func aloneAndShared(t *testing.T, test func(t *testing.T, dir string, open func() (store.Store, error), flags ...string)) {
+	t.Helper()
 	t.Run("alone", func(t *testing.T) {
 		dir := t.TempDir()
-		testEVMRebuild(t, dir, func() (store.Store, error) {
+		test(t, dir, func() (store.Store, error) {
 			return store.OpenPebble(t.Context(), store.PebbleOptions{Dir: filepath.Join(dir, config.StoreFolder)})
 		})
 	})
 	t.Run("shared", func(t *testing.T) {
 		place, err := pgserver.Run(t).Place(t.Context())
 		require.NoError(t, err)
-		testEVMRebuild(t, t.TempDir(), func() (store.Store, error) {
+		test(t, t.TempDir(), func() (store.Store, error) {
 			return store.OpenPostgres(t.Context(), store.PostgresOptions{URL: place})
 		}, "--store", place)
 	})

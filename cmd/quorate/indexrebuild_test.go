@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"quorate/handlers"
 	"quorate/internal/simnet"
 	"quorate/internal/simnet/history"
 	"quorate/internal/store/storetest/pgserver"
@@ -36,8 +41,13 @@ func testRebuild(t *testing.T, flags ...string) {
 		all = append(all, startService(t, t.TempDir(), networks, append(flags, "--role", "api")...))
 	}
 	paths := []string{"/v1/networks/fuji/subnets", "/v1/networks/fuji/delegators", "/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?pageSize=100&vertexHeight=2"}
+	methods := map[string]string{"/ext/P": "platform.getHeight", "/ext/X": "avm.getHeight"}
 	for _, s := range all {
 		defer s.stop(t)
+		for path, method := range methods {
+			require.Eventually(t, func() bool { return callRPC(t, s.base+path, method, "{}").status == http.StatusOK },
+				3*time.Minute, 20*time.Millisecond, "%s", path)
+		}
 		for _, path := range paths {
 			require.Eventually(t, func() bool {
 				status, _ := s.ask(t, path)
@@ -54,8 +64,33 @@ func testRebuild(t *testing.T, flags ...string) {
 				require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
 				answers++
 			}
+			for path, method := range methods {
+				a := callRPC(t, s.base+path, method, "{}")
+				require.Equal(t, http.StatusOK, a.status, "%s: %s", path, a.body)
+			}
 		}
 	}
+	states := make(map[string]int)
+	watched, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	watching.Go(func() {
+		for watched.Err() == nil {
+			for i, s := range all {
+				var status handlers.IndexStatus
+				if !assert.Equal(t, http.StatusOK, getJSON(t, s.private+"/index", &status)) {
+					return
+				}
+				for name, chain := range status.Networks["fuji"] {
+					if strings.HasPrefix(name, "evm-") {
+						continue // this node has no receipts
+					}
+					states[fmt.Sprintf("process %d: %s: %s %s", i, name, chain.State, chain.Error)]++
+				}
+			}
+		}
+	})
 
 	code, out, errOut := quorate(t, "", "index", "rebuild", "--server", all[0].private)
 	require.Zero(t, code, errOut)
@@ -92,5 +127,10 @@ func testRebuild(t *testing.T, flags ...string) {
 		_, after := s.ask(t, paths[2])
 		require.Equal(t, before, after)
 	}
-	t.Logf("%d answers, all of them good", answers)
+	stop()
+	watching.Wait()
+	for state := range states {
+		require.Contains(t, state, ": following ")
+	}
+	t.Logf("%d answers, all of them good; %v", answers, states)
 }

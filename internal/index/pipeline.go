@@ -165,6 +165,12 @@ func (p *Pipeline[B]) IndexedBy(other *Pipeline[B]) {
 	p.indexer.Store(other)
 }
 
+// Fail makes Status report that the index has stopped. Call it if no pipeline goes on after store.ErrFenced.
+func (p *Pipeline[B]) Fail(err error) {
+	p.IndexedBy(nil)
+	p.status.end(err, false)
+}
+
 // Status returns the state of the pipeline.
 func (p *Pipeline[B]) Status() Status { return p.readStatus((*status).read) }
 

@@ -683,6 +683,10 @@ func TestFencing(t *testing.T) {
 		err := <-first.ended
 		require.ErrorIs(t, err, store.ErrFenced)
 		require.ErrorContains(t, err, "taken over")
+		status := first.Status()
+		require.Equal(t, index.CatchingUp, status.State) // the index goes on
+		require.NoError(t, status.Err)
+		first.Fail(err) // as if it did not
 		require.Equal(t, index.Stopped, first.Status().State)
 		second.await(t, 10_001)
 		second.stop(t)

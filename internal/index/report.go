@@ -28,7 +28,7 @@ type report struct {
 
 func reportOf(s Status) (r report) {
 	r.Note, r.Gaps = s.Note, s.Gaps
-	if s.Err == nil || errors.Is(s.Err, store.ErrFenced) { // then another process reports
+	if s.Err == nil {
 		return r
 	}
 	r.State, r.Error, r.Failing, r.Since = s.State, s.Err.Error(), s.Failing, s.FailingSince.UTC().Truncate(time.Second)

@@ -28,7 +28,7 @@ const (
 	// Stalled means that something fails since the index was Following: what is indexed is
 	// right, but later blocks are missing.
 	Stalled State = "stalled"
-	// Stopped means that the pipeline ended with an error. It does not go on by itself.
+	// Stopped means that the pipeline ended with an error and nothing else indexes the chain. It does not go on by itself.
 	Stopped State = "stopped"
 	// NotIndexed is the state of a chain without a pipeline, whose Status has only a Note.
 	NotIndexed State = "not indexed"
@@ -123,7 +123,7 @@ func (s Status) Rebuilt() int {
 type status struct {
 	mu      sync.Mutex
 	current Status            // without State; guarded by mu
-	running bool              // guarded by mu
+	running bool              // or another pipeline has taken over; guarded by mu
 	trouble map[task]*trouble // guarded by mu
 	lanes   map[string]reach  // by projection; guarded by mu
 	caught  map[string]bool   // projections that have been near the tip; guarded by mu
@@ -253,16 +253,17 @@ func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.catchUp()
 }
 
-// end stores why the pipeline ended, or nil if it was asked to. fenced says that another indexer continues, so that the
-// index stays caught up.
+// end stores why the pipeline ended, or nil if it was asked to. fenced says that another pipeline has taken over: the
+// index goes on, so that the state remains what it was.
 func (s *status) end(err error, fenced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.current.Err = false, err
-	if !fenced {
-		s.current.CaughtUp = false
-		clear(s.caught)
+	clear(s.trouble)
+	if fenced {
+		return
 	}
+	s.running, s.current.Err, s.current.CaughtUp = false, err, false
+	clear(s.caught)
 }
 
 // tip stores the node's height and returns the height to use.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -111,6 +112,7 @@ type pipeline interface {
 	StatusOf(projection string) index.Status
 	watch(ctx context.Context) error
 	recordedBy(other pipeline)
+	Fail(err error)
 	tip(ctx context.Context) (uint64, error)
 	verify(v *verifier) error
 }
@@ -131,7 +133,8 @@ type Network struct {
 	origin   *index.XChainOrigin
 	xChain   *index.XChainSource
 	kept     bool
-	cursors  []string // cursors of all projections and of the vertices
+	cursors  []string                // cursors of all projections and of the vertices
+	indexer  atomic.Pointer[Network] // whose status is reported; nil for this one's
 
 	networkID uint32
 	genesis   *genesis.Genesis // nil without a ledger
@@ -367,12 +370,21 @@ func (n *Network) Watch(ctx context.Context) error {
 
 // IndexedBy makes Status report the status of another Network of this process on the same store. Nil ends that.
 func (n *Network) IndexedBy(other *Network) {
+	n.indexer.Store(other)
 	for chain, line := range n.lines {
 		if other == nil {
 			line.recordedBy(nil)
 		} else {
 			line.recordedBy(other.lines[chain])
 		}
+	}
+}
+
+// Fail makes Status report that the index of all chains has stopped. Call it if no Network goes on after Run has failed.
+func (n *Network) Fail(err error) {
+	n.indexer.Store(nil)
+	for _, line := range n.lines {
+		line.Fail(err)
 	}
 }
 
@@ -393,6 +405,9 @@ const matchingTransfers = "matching atomic transfers"
 // withMatcher returns the status of a chain with the failure of the matcher, unless the chain itself fails. Without the
 // matcher the outputs between chains are not up to date.
 func (n *Network) withMatcher(chain string, status index.Status) index.Status {
+	if indexer := n.indexer.Load(); indexer != nil {
+		n = indexer
+	}
 	if n.matcher == nil || n.ledgers[chain] == "" || status.Err != nil {
 		return status
 	}

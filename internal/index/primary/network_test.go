@@ -133,8 +133,13 @@ func TestMatcherFailureInStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := store.NewMemory()
 			defer s.Close()
-			chains, err := primary.New(serveChains(t, history.Options{Seed: 3, NetworkID: networkID, Txs: 100}, unmatchable{s, test.err}))
+			o := serveChains(t, history.Options{Seed: 3, NetworkID: networkID, Txs: 100}, unmatchable{s, test.err})
+			chains, err := primary.New(o)
 			require.NoError(t, err)
+			// As after a rebuild of the index.
+			serving, err := primary.New(o)
+			require.NoError(t, err)
+			serving.IndexedBy(chains)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
@@ -148,6 +153,7 @@ func TestMatcherFailureInStatus(t *testing.T) {
 					return got.State == test.state && errors.Is(got.Err, test.err) && got.Failing == test.failing && got.Next > 0
 				}, time.Minute, 5*time.Millisecond, "%s: %+v", chain, &got)
 				require.Equal(t, got, chains.Status()[chain])
+				require.Equal(t, got, serving.ChainStatus(chain))
 				require.Eventually(t, func() bool { return chains.LedgerStatus(chain).State == index.Following }, time.Minute, 5*time.Millisecond)
 			}
 			cancel()

@@ -180,6 +180,7 @@ func (n *Network) recordChains(ctx context.Context, i *chainIndex) error {
 		}
 		if err != nil {
 			n.log.Error("the chains are not indexed any more", slog.Any("error", err))
+			i.chains.Fail(err)
 		}
 		return nil // signing works without the index
 	}

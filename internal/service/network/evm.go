@@ -439,7 +439,7 @@ func (r *evmIndexes) describe(ctx context.Context, id ids.ID) (*handler.Descript
 func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	lost := func(err error) {
 		if err != nil {
-			r.log.Error("an EVM chain is not indexed any more", slog.String("chain", e.name), slog.Any("error", err))
+			r.logLost(e, err)
 		}
 	}
 	var running sync.WaitGroup
@@ -464,14 +464,7 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	if r.leases != nil && r.role.Indexes() {
 		running.Go(func() {
 			lost(replica.Do(ctx, r.leases, r.store, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
-				err := r.indexAgain(ctx, e)
-				if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
-					// Another process would fail, too; status shows the error.
-					lost(err)
-					<-ctx.Done()
-					return nil
-				}
-				return err
+				return r.indexAgain(ctx, e)
 			}))
 		})
 	}
@@ -480,10 +473,13 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 
 // index indexes a chain in the only process on the store.
 func (r *evmIndexes) index(ctx context.Context, e *evmIndex) error {
-	err := e.first.run(ctx, e.filler.Store, r.log)
+	err := r.untilSwitch(ctx, e, e.first)
 	for errors.Is(err, store.ErrFenced) && r.slots != nil && ctx.Err() == nil {
 		// After a switch to a rebuilt index, the state in memory belongs to the old one.
 		err = r.indexAgain(ctx, e)
+	}
+	if err != nil {
+		e.pipeline.Fail(err)
 	}
 	return err
 }
@@ -508,7 +504,35 @@ func (r *evmIndexes) indexAgain(ctx context.Context, e *evmIndex) error {
 		defer end()
 		publishing.Go(func() { index.Publish(ctx, r.store, r.networkID, indexer.chain, indexer.status, r.log) })
 	}
-	return indexer.run(ctx, e.filler.Store, r.log)
+	return r.untilSwitch(ctx, e, indexer)
+}
+
+// untilSwitch runs an indexer. If indexing fails for good, another process would fail, too: the status, which other
+// processes read, shows the error until a rebuilt index serves. Then untilSwitch returns store.ErrFenced.
+func (r *evmIndexes) untilSwitch(ctx context.Context, e *evmIndex, indexer *evmIndexer) error {
+	var before uint64
+	if r.slots != nil {
+		before = r.slots.Switches()
+	}
+	err := indexer.run(ctx, e.filler.Store, r.log)
+	if err == nil || errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	r.logLost(e, err)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for r.slots == nil || r.slots.Switches() == before {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	return fmt.Errorf("the index was rebuilt: %w", store.ErrFenced)
+}
+
+func (r *evmIndexes) logLost(e *evmIndex, err error) {
+	r.log.Error("an EVM chain is not indexed any more", slog.String("chain", e.name), slog.Any("error", err))
 }
 
 // evmPart rebuilds the index of a chain beside the one that serves.
