@@ -270,19 +270,7 @@ func testEVMStop(t *testing.T, dir string, open func() (store.Store, error), fla
 	awaitStatus(t, s, "fuji evm-99001: following")
 	s.stop(t)
 
-	raw, err := open()
-	require.NoError(t, err)
-	var batch store.Batch
-	for row, err := range store.Rows(t.Context(), raw, store.FamilyIndexed) {
-		require.NoError(t, err)
-		if strings.Contains(string(row.P), made.Generator().BlockchainID().String()) {
-			row.V[len(row.V)-1] ^= 1 // of the ID of the last block
-			batch.Put(store.FamilyIndexed, row.PK, row.V)
-		}
-	}
-	require.NotZero(t, batch.Len())
-	require.NoError(t, raw.Commit(t.Context(), &batch))
-	require.NoError(t, raw.Close())
+	forkIndex(t, open, made.Generator().BlockchainID().String())
 	require.NoError(t, made.Grow(t.Context(), 5))
 
 	instances := []*instance{evmService(t, dir, n, flags...)}
@@ -295,6 +283,18 @@ func testEVMStop(t *testing.T, dir string, open func() (store.Store, error), fla
 		code, out, errOut := quorate(t, "", "index", "status", "--server", s.private)
 		require.Equal(t, exitNegative, code, out)
 		require.Contains(t, errOut, "the index of fuji evm-99001 has stopped: ")
+		response, err := http.Get(s.base + "/v1/chains/99001/transactions")
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		if len(flags) == 0 {
+			require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+			require.Contains(t, string(body), "INDEX_STOPPED")
+		} else { // which knows the height of the chain
+			require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
+			require.Equal(t, "stopped", response.Header.Get("Indexed-State"))
+		}
 	}
 	code, _, errOut := quorate(t, "", "index", "rebuild", "evm", "--server", instances[0].private)
 	require.Zero(t, code, errOut)

@@ -15,6 +15,7 @@ import (
 	"quorate/handlers"
 	"quorate/internal/simnet"
 	"quorate/internal/simnet/history"
+	"quorate/internal/store"
 	"quorate/internal/store/storetest/pgserver"
 )
 
@@ -133,4 +134,63 @@ func testRebuild(t *testing.T, flags ...string) {
 		require.Contains(t, state, ": following ")
 	}
 	t.Logf("%d answers, all of them good; %v", answers, states)
+}
+
+// TestChainThatStops continues the index of the P-Chain, which alone is indexed for L1s, with blocks that do not follow
+// the indexed ones, alone and with another process on the same store. All processes show that the index has stopped until
+// it is rebuilt, and then follow the chain.
+func TestChainThatStops(t *testing.T) {
+	aloneAndShared(t, func(t *testing.T, dir string, open func() (store.Store, error), flags ...string) {
+		n, err := simnet.Start(simnet.Options{Seed: 28, Validators: 3, History: &simnet.History{
+			Options: history.Options{Txs: 50, Record: true}, Dir: t.TempDir(),
+		}})
+		require.NoError(t, err)
+		defer n.Close()
+		networks := map[string]*simnet.Network{"fuji": n}
+		following := func() string {
+			return fmt.Sprintf("fuji P: following, %d blocks indexed, 0 to go", n.History().Height(history.P)+1)
+		}
+		s := startService(t, dir, networks, append(flags, "--record", "l1")...)
+		awaitStatus(t, s, "fuji P: following")
+		s.stop(t)
+		forkIndex(t, open, "index/")
+		require.NoError(t, n.History().Grow(t.Context(), 20))
+
+		instances := []*instance{startService(t, dir, networks, append(flags, "--record", "l1")...)}
+		if len(flags) > 0 {
+			instances = append(instances, startService(t, t.TempDir(), networks, append(flags, "--record", "l1", "--role", "api")...))
+		}
+		for _, s := range instances {
+			defer s.stop(t)
+			awaitStatus(t, s, "fuji P: stopped")
+		}
+		code, _, errOut := quorate(t, "", "index", "rebuild", "--server", instances[0].private)
+		require.Zero(t, code, errOut)
+		for _, s := range instances {
+			awaitStatus(t, s, following())
+		}
+		require.NoError(t, n.History().Grow(t.Context(), 20))
+		for _, s := range instances {
+			awaitStatus(t, s, following())
+		}
+	})
+}
+
+// forkIndex changes the IDs of the last indexed blocks, of chains whose rows contain name, as if the blocks were of
+// another fork.
+func forkIndex(t *testing.T, open func() (store.Store, error), name string) {
+	t.Helper()
+	raw, err := open()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, raw.Close()) }()
+	var batch store.Batch
+	for row, err := range store.Rows(t.Context(), raw, store.FamilyIndexed) {
+		require.NoError(t, err)
+		if strings.Contains(string(row.P), name) {
+			row.V[len(row.V)-1] ^= 1
+			batch.Put(store.FamilyIndexed, row.PK, row.V)
+		}
+	}
+	require.NotZero(t, batch.Len())
+	require.NoError(t, raw.Commit(t.Context(), &batch))
 }

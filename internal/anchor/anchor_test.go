@@ -197,6 +197,26 @@ func TestSigned(t *testing.T) {
 	})
 }
 
+// TestSignedBlockIsNotReadYet has a process read a standby that lacks the signed block. What was proven before still is.
+func TestSignedBlockIsNotReadYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &validators{accepted: make(map[common.Hash]bool)}
+		r, standby := newIndexed(t, v, 1), newIndexed(t, v, 1)
+		r.grow(5, true, nil)
+		standby.grow(5, true, nil)
+		p, other := start(t, r.store, r.index, v, true), start(t, r.store, standby.index, v, false)
+		pass(3 * time.Second)
+		require.EqualValues(t, 4, other.Proof().To)
+		r.grow(1, true, nil)
+		pass(time.Minute)
+		require.EqualValues(t, 5, p.Proof().To)
+		require.EqualValues(t, 4, other.Proof().To)
+		standby.grow(1, true, nil)
+		pass(2 * time.Second)
+		require.Equal(t, p.Proof(), other.Proof())
+	})
+}
+
 // TestUnchecked requires that blocks up to one that was not checked are not proven.
 func TestUnchecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -154,9 +154,15 @@ func (p *Pipeline[B]) Wake() {
 }
 
 // IndexedBy makes Status report the status of another Pipeline that indexes the same chain in the same store; nil ends
-// that. The last reported position stays: Status never falls back.
+// that. The other one, which must not run yet, begins with what is known. The last reported position stays.
 func (p *Pipeline[B]) IndexedBy(other *Pipeline[B]) {
-	if last := p.indexer.Load(); last != nil {
+	last := p.indexer.Load()
+	switch {
+	case other != nil && last != nil:
+		other.status.inherit(&last.status)
+	case other != nil:
+		other.status.inherit(&p.status)
+	case last != nil:
 		last.status.mu.Lock()
 		next, lanes := last.status.current.Next, last.status.lanes
 		last.status.mu.Unlock()
@@ -180,15 +186,19 @@ func (p *Pipeline[B]) StatusOf(projection string) Status {
 	return p.readStatus(func(s *status) Status { return s.readOf(projection) })
 }
 
-// readStatus returns the indexer's status once that has reached the position of this pipeline.
+// readStatus returns the status of the indexer, if there is one.
 func (p *Pipeline[B]) readStatus(read func(*status) Status) Status {
 	own := p.noted(read(&p.status))
-	if indexer := p.indexer.Load(); indexer != nil {
-		if now := indexer.readStatus(read); now.State == Stopped || now.TipKnown && now.Next >= own.Next {
-			return now
-		}
+	indexer := p.indexer.Load()
+	if indexer == nil {
+		return own
 	}
-	return own
+	now := indexer.readStatus(read)
+	if now.State == Stopped && len(p.busy) > 0 { // p watches: it knows the height of the chain
+		own.State, own.Err = now.State, now.Err
+		return own
+	}
+	return now
 }
 
 func (p *Pipeline[B]) noted(status Status) Status {
@@ -217,13 +227,19 @@ func (p *Pipeline[B]) alone(ctx context.Context, work func(ctx context.Context) 
 	}
 	p.status.begin()
 	err := work(ctx)
-	fenced := errors.Is(err, store.ErrFenced)
+	follows := continued(err)
 	if ctx.Err() != nil {
 		// The pipeline of another chain may be the one that noticed.
-		err, fenced = nil, errors.Is(context.Cause(ctx), store.ErrFenced)
+		err, follows = nil, continued(context.Cause(ctx))
 	}
-	p.status.end(err, fenced)
+	p.status.end(err, follows)
 	return err
+}
+
+// continued reports whether another pipeline continues the index after a failure of this one: it has taken over, or the
+// store was unavailable and is asked again.
+func continued(err error) bool {
+	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable)
 }
 
 func (p *Pipeline[B]) run(ctx context.Context) error {

@@ -694,8 +694,8 @@ func TestFencing(t *testing.T) {
 	})
 }
 
-// TestFencedWithOthers has a pipeline of another chain notice that both were taken over. What is indexed stays caught
-// up, unlike after a stop.
+// TestFencedWithOthers has a pipeline of another chain notice that both were taken over, or that the store is away.
+// What is indexed stays caught up, unlike after a stop.
 func TestFencedWithOthers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -704,7 +704,8 @@ func TestFencedWithOthers(t *testing.T) {
 	}{
 		{"fenced", fmt.Errorf("indexing the X-Chain: %w", store.ErrFenced), true},
 		{"asked to stop", nil, false},
-		{"another failure", store.ErrUnavailable, false},
+		{"the store was away", fmt.Errorf("indexing the X-Chain: %w", store.ErrUnavailable), true},
+		{"another failure", store.ErrCorrupt, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -156,9 +156,17 @@ func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause 
 		return err
 	}
 	r.Log.Info("rebuilding the index beside the one that serves", slog.String("index", s.name))
+	before, err := s.heights(ctx)
+	if err != nil {
+		return err
+	}
 	parts, err := s.open(ctx, r, at, beside)
 	if err != nil || parts == nil {
 		return err
+	}
+	b := &besides{parts: parts, before: before}
+	for _, part := range parts {
+		b.names = append(b.names, part.Cursors()...)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, end := context.WithCancel(ctx)
@@ -181,7 +189,7 @@ func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause 
 			}
 			var lacks string
 			var err error
-			if ended, lacks, err = s.finish(ctx, r, at, parts); ended || err != nil && ctx.Err() == nil {
+			if ended, lacks, err = s.finish(ctx, r, at, b); ended || err != nil && ctx.Err() == nil {
 				return err
 			}
 			switch {
@@ -197,6 +205,36 @@ func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause 
 		return nil // the writers of the parts are fenced
 	}
 	return err
+}
+
+// besides is what a rebuild fills the other slot with.
+type besides struct {
+	parts []Part
+	names []string // cursors of the parts
+	// before are the heights of the active cursors before the parts were opened. A cursor that no part rebuilds must stay
+	// there, like that of a chain that is not configured any more: its rows are deleted after the switch.
+	before map[string]uint64
+}
+
+// heights returns the heights of the active cursors that count blocks.
+func (s *Slots) heights(ctx context.Context) (map[string]uint64, error) {
+	heights := make(map[string]uint64)
+	now := slot{s.forms, s.switches.Load()}
+	for row, err := range store.Rows(ctx, s.Store(), store.FamilyCursor) {
+		if err != nil {
+			return nil, err
+		}
+		name := string(row.P)
+		if !now.own(store.FamilyCursor, name) || !countsBlocks(name) {
+			continue
+		}
+		at, err := store.ParseCursor(name, row.V)
+		if err != nil {
+			return nil, err
+		}
+		heights[name] = at.Next
+	}
+	return heights, nil
 }
 
 // open opens the parts. It returns none once the rebuild is at another stage.
@@ -227,27 +265,25 @@ func (s *Slots) open(ctx context.Context, r *Rebuilder, at store.Cursor, beside 
 
 // finish switches the slots if the rebuilt rows can replace the active ones. It reports whether the rebuild is at
 // another stage now, and what the rebuilt rows lack.
-func (s *Slots) finish(ctx context.Context, r *Rebuilder, at store.Cursor, parts []Part) (ended bool, lacks string, err error) {
+func (s *Slots) finish(ctx context.Context, r *Rebuilder, at store.Cursor, b *besides) (ended bool, lacks string, err error) {
 	stage, err := store.ReadCursor(ctx, s.raw, s.rebuildCursor())
 	if err != nil || stage != at {
 		return err == nil, "", err
 	}
-	var names []string
-	for _, part := range parts {
+	for _, part := range b.parts {
 		if err := part.Stopped(); err != nil {
 			return false, "", err // the slots would never be switched
 		}
-		names = append(names, part.Cursors()...)
 	}
-	if caught, err := s.caught(ctx, names); err != nil || !caught {
+	if caught, err := s.caught(ctx, b.names); err != nil || !caught {
 		return false, "", err
 	}
-	for _, part := range parts {
+	for _, part := range b.parts {
 		if lacks, err := part.Lacks(ctx); err != nil || lacks != "" {
 			return false, lacks, err
 		}
 	}
-	ended, err = s.attempt(ctx, r, at, names)
+	ended, err = s.attempt(ctx, r, at, b)
 	return ended, "", err
 }
 

@@ -1,6 +1,7 @@
 package index_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"quorate/internal/index"
+	"quorate/internal/retry"
 	"quorate/internal/store"
 )
 
@@ -24,6 +26,7 @@ const oneChain = "P"
 // fakePart indexes numbered rows up to a height.
 type fakePart struct {
 	store store.Store
+	chain string // default oneChain
 	until uint64
 	fails error
 	lacks atomic.Pointer[string]
@@ -33,7 +36,7 @@ func (p *fakePart) Run(ctx context.Context) error {
 	if p.fails != nil {
 		return p.fails
 	}
-	name := index.Cursor(5, oneChain, "one")
+	name := p.Cursors()[0]
 	at, err := store.ReadCursor(ctx, p.store, name)
 	if err != nil {
 		return err
@@ -51,8 +54,11 @@ func (p *fakePart) Run(ctx context.Context) error {
 	return nil
 }
 
-func (*fakePart) Cursors() []string { return []string{index.Cursor(5, oneChain, "one")} }
-func (*fakePart) Stopped() error    { return nil }
+func (p *fakePart) Cursors() []string {
+	return []string{index.Cursor(5, cmp.Or(p.chain, oneChain), "one")}
+}
+
+func (*fakePart) Stopped() error { return nil }
 
 func (p *fakePart) Lacks(context.Context) (string, error) {
 	if text := p.lacks.Load(); text != nil {
@@ -151,6 +157,52 @@ func TestFailedRebuildIsRepeated(t *testing.T) {
 		require.Equal(t, "new", valueOf(t, other))
 		time.Sleep(2 * time.Minute)
 		require.Nil(t, status(), "the rebuild is over")
+		end()
+		require.NoError(t, <-done)
+	})
+}
+
+// TestRebuildHasChainsThatBegin has a chain begin to be indexed after the parts of a rebuild were opened. The switch would
+// lose its rows. The rows of a chain that is not indexed any more do not hold it up.
+func TestRebuildHasChainsThatBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		raw := store.NewMemory()
+		slots := served(t, raw, 9)
+		advance := func(chain string, from, to store.Cursor) {
+			var b store.Batch
+			b.Move(index.Cursor(5, chain, "one"), from, to)
+			require.NoError(t, slots.Store().Commit(t.Context(), &b))
+		}
+		advance("gone", store.Cursor{}, store.Cursor{Next: 100, Epoch: 1})
+		require.NoError(t, slots.Ask(t.Context()))
+		ctx, end := context.WithCancel(t.Context())
+		done, opened := make(chan error, 1), new(atomic.Int64)
+		lacks := "a trace"
+		go func() {
+			pauses := retry.Pauses{First: 10 * time.Second, Longest: time.Minute}
+			done <- slots.Run(ctx, index.Rebuilder{Log: slog.New(slog.DiscardHandler), Pauses: pauses, Open: func(_ context.Context, beside store.Store, _ func(string)) ([]index.Part, error) {
+				first := &fakePart{store: beside, until: 9}
+				if opened.Add(1) == 1 {
+					first.lacks.Store(&lacks)
+					time.AfterFunc(time.Minute, func() {
+						advance("late", store.Cursor{}, store.Cursor{Next: 3, Epoch: 1})
+						first.lacks.Store(nil)
+					})
+					return []index.Part{first}, nil
+				}
+				return []index.Part{first, &fakePart{store: beside, chain: "late", until: 3}}, nil
+			}})
+		}()
+		time.Sleep(62 * time.Second)
+		got, err := slots.Status(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, got.Trouble.Reason, "index/5/late/one is indexed, but not rebuilt")
+		time.Sleep(30 * time.Second)
+		require.EqualValues(t, 2, opened.Load())
+		require.EqualValues(t, 1, slots.Switches())
+		at, err := store.ReadCursor(t.Context(), slots.Store(), index.Cursor(5, "late", "one"))
+		require.NoError(t, err)
+		require.EqualValues(t, 3, at.Next)
 		end()
 		require.NoError(t, <-done)
 	})

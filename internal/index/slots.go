@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"quorate/internal/store"
 )
 
@@ -318,6 +320,23 @@ func (s *Slots) Follow(ctx context.Context, log *slog.Logger) {
 	}
 }
 
+// UntilSwitch calls run and, once the slots are switched, ends it and returns an error that wraps store.ErrFenced, even
+// if run returned nil before. It returns an error of run at once, and nil when ctx ends.
+func (s *Slots) UntilSwitch(ctx context.Context, run func(ctx context.Context) error) error {
+	before := s.Switches()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return run(ctx) })
+	group.Go(func() error {
+		for wait(ctx, time.Second) == nil {
+			if s.Switches() != before {
+				return fmt.Errorf("a rebuilt index serves: %w", store.ErrFenced)
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
 func (s *Slots) move(ctx context.Context, batch *store.Batch, at store.Cursor, to Stage) error {
 	batch.Move(s.rebuildCursor(), at, store.Cursor{Next: uint64(to), Epoch: at.Epoch + 1})
 	return s.raw.Commit(ctx, batch)
@@ -361,7 +380,7 @@ func (s *Slots) clear(ctx context.Context, at store.Cursor) error {
 	return nil
 }
 
-func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, names []string) (bool, error) {
+func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, b *besides) (bool, error) {
 	var batch store.Batch
 	was := s.switches.Load()
 	now, next := slot{s.forms, was}, slot{s.forms, was + 1}
@@ -383,8 +402,13 @@ func (s *Slots) attempt(ctx context.Context, r *Rebuilder, at store.Cursor, name
 		if err != nil {
 			return false, err
 		}
-		if slices.Contains(names, name) && rebuilt.Next < c.Next {
-			return false, nil
+		switch {
+		case slices.Contains(b.names, name):
+			if rebuilt.Next < c.Next {
+				return false, nil
+			}
+		case countsBlocks(name) && c.Next > b.before[name]:
+			return false, fmt.Errorf("%s is indexed, but not rebuilt: it began after the rebuild, or is not configured here", name)
 		}
 		batch.Move(string(row.P), c, store.Cursor{Next: c.Next, Epoch: c.Epoch + 1})
 		batch.Move(next.Stored(store.FamilyCursor, name), rebuilt, store.Cursor{Next: rebuilt.Next, Epoch: max(c.Epoch, rebuilt.Epoch) + switchEpochs})

@@ -2,6 +2,7 @@ package index
 
 import (
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -128,6 +129,8 @@ type status struct {
 	lanes   map[string]reach  // by projection; guarded by mu
 	caught  map[string]bool   // projections that have been near the tip; guarded by mu
 	lower   lower             // guarded by mu
+	// inherited is set until Run begins if the status is that of another pipeline's index. Guarded by mu.
+	inherited bool
 	// before is set if the store says that the index had caught up. Guarded by mu.
 	before bool
 	// atTip is set once the pipeline has had nothing left to index in this run. Guarded by mu.
@@ -239,13 +242,36 @@ func (s *status) explain(now *Status) {
 func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.trouble, s.current = true, make(map[task]*trouble), Status{}
-	s.lanes, s.caught, s.lower, s.atTip, s.before = nil, make(map[string]bool), lower{}, false, false
+	s.running, s.trouble = true, make(map[task]*trouble)
+	if s.inherited {
+		s.inherited = false
+		return
+	}
+	s.current, s.lanes, s.caught, s.lower, s.atTip, s.before = Status{}, nil, make(map[string]bool), lower{}, false, false
+}
+
+// inherit takes over what is known of an index that another pipeline leaves to this one.
+func (s *status) inherit(from *status) {
+	from.mu.Lock()
+	current, lanes, caught := from.current, from.lanes, maps.Clone(from.caught)
+	running, atTip, before := from.running, from.atTip, from.before
+	from.mu.Unlock()
+	if caught == nil {
+		caught = make(map[string]bool)
+	}
+	current.Err = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.lanes, s.caught, s.running, s.atTip, s.before, s.inherited = current, lanes, caught, running, atTip, before, true
 }
 
 func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if next < s.current.Next { // other rows
+		s.current.CaughtUp, s.atTip = false, false
+		clear(s.caught)
+	}
 	s.lanes = lanes
 	s.current.From, s.current.Next, s.current.Kept = from, next, kept
 	s.since, s.then = time.Now(), next
@@ -253,13 +279,13 @@ func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.catchUp()
 }
 
-// end stores why the pipeline ended, or nil if it was asked to. fenced says that another pipeline has taken over: the
-// index goes on, so that the state remains what it was.
-func (s *status) end(err error, fenced bool) {
+// end stores why the pipeline ended, or nil if it was asked to. If another pipeline follows, the
+// state remains what it was.
+func (s *status) end(err error, follows bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.trouble)
-	if fenced {
+	if follows {
 		return
 	}
 	s.running, s.current.Err, s.current.CaughtUp = false, err, false

@@ -91,10 +91,12 @@ func TestWatch(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Zero(t, p.Status().Next)
 		require.GreaterOrEqual(t, p.Status().BlocksPerSecond, 0.)
+		require.Equal(t, index.CatchingUp, p.Status().State)
+		require.False(t, p.Status().CaughtUp, "most rows are missing")
 
 		source.set(func() { source.trouble = func(uint64) error { return errAway } })
 		time.Sleep(10 * time.Second)
-		require.Equal(t, index.Stalled, p.Status().State)
+		require.Equal(t, index.Retrying, p.Status().State)
 		require.ErrorIs(t, p.Status().Err, errAway)
 	})
 }

@@ -225,7 +225,7 @@ func (n *networks) options(name, dir string, log *slog.Logger, s *surface) netwo
 		EVMSlots:      p.kept.EVM,
 		Views:         p.kept.Views(),
 		Archive:       p.kept.Archive,
-		Leases:        p.kept.Leases,
+		Group:         p.kept.Group(),
 		Role:          p.config.Role,
 		Fetcher:       n.fetcher,
 		Changed:       func() error { return n.refresh(name) },

@@ -8,7 +8,6 @@ import (
 
 	"quorate/internal/index"
 	"quorate/internal/service/network"
-	"quorate/internal/service/replica"
 	"quorate/internal/store"
 )
 
@@ -37,7 +36,7 @@ func (n *networks) rebuild(ctx context.Context, slots *index.Slots, of besideOf)
 	if slots.Name() != index.PrimarySlots {
 		name += "/" + slots.Name()
 	}
-	if err := replica.Do(ctx, p.kept.Leases, p.kept.Store, name, func(ctx context.Context) error { return slots.Run(ctx, r) }); err != nil {
+	if err := p.kept.Group().Do(ctx, name, func(ctx context.Context) error { return slots.Run(ctx, r) }); err != nil {
 		p.log.Error("the index is not rebuilt; the one that is there serves", slog.String("index", slots.Name()), slog.Any("error", err))
 	}
 }

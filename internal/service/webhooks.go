@@ -15,7 +15,6 @@ import (
 	"quorate/internal/chain/evm"
 	"quorate/internal/index"
 	"quorate/internal/node"
-	"quorate/internal/service/replica"
 	"quorate/internal/webhook"
 )
 
@@ -67,8 +66,7 @@ func (w *webhooks) run(ctx context.Context) {
 	if w == nil || w.worker == nil {
 		return
 	}
-	kept := w.process.kept
-	err := replica.Do(ctx, kept.Leases, kept.Store, "webhooks", func(ctx context.Context) error {
+	err := w.process.kept.Group().Do(ctx, "webhooks", func(ctx context.Context) error {
 		w.worker.Run(ctx)
 		return nil
 	})

@@ -108,11 +108,13 @@ func (f *Filler) Missing() (blocks uint64, why error) {
 	return f.missing, f.why
 }
 
-// Note describes Missing in words, empty if no traces are missing.
+// Note describes Missing in words, empty if no traces are missing and nothing fails.
 func (f *Filler) Note() string {
 	switch missing, why := f.Missing(); {
-	case missing == 0:
+	case missing == 0 && why == nil:
 		return ""
+	case missing == 0:
+		return fmt.Sprintf("missing traces cannot be looked for: %v", why)
 	case why != nil:
 		return fmt.Sprintf("traces missing for %d blocks, waiting to fill them in: %v", missing, why)
 	default:
@@ -147,6 +149,8 @@ func (f *Filler) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // Run was asked to stop
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
+			missing, _ := f.Missing()
+			f.note(missing, err)
 			return fmt.Errorf("filling in call traces of chain %s: %w", f.id, err)
 		case err != nil:
 			missing, before := f.Missing()

@@ -333,6 +333,30 @@ func TestFillStoreAway(t *testing.T) {
 	})
 }
 
+// TestFillEnds has a store with rows that cannot be read. The note has the reason after the end.
+func TestFillEnds(t *testing.T) {
+	p := newPast(6, pastOptions{blocks: 30})
+	w := newWorld(t, p.bare(func(uint64) bool { return true }), store.NewMemory())
+	w.advance(30)
+	f := newFiller(&unreadable{w.store, store.ErrCorrupt}, &tracer{past: p})
+	require.ErrorIs(t, f.Run(t.Context()), store.ErrCorrupt)
+	require.Contains(t, f.Note(), store.ErrCorrupt.Error())
+}
+
+// unreadable is a store that cannot be read.
+type unreadable struct {
+	store.Store
+	err error
+}
+
+func (s *unreadable) Scan(context.Context, store.Family, []byte, []byte, []byte, store.Direction, int) ([]store.Row, error) {
+	return nil, s.err
+}
+
+func (s *unreadable) Get(context.Context, store.Family, []store.PK) ([][]byte, error) {
+	return nil, s.err
+}
+
 // TestFillGivesUp has blocks whose traces no node has.
 func TestFillGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

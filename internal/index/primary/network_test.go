@@ -150,7 +150,7 @@ func TestMatcherFailureInStatus(t *testing.T) {
 				var got index.Status
 				require.Eventually(t, func() bool {
 					got = chains.ChainStatus(chain)
-					return got.State == test.state && errors.Is(got.Err, test.err) && got.Failing == test.failing && got.Next > 0
+					return got.State == test.state && errors.Is(got.Err, test.err) && got.Failing == test.failing && got.Next > 0 && got.TipKnown && got.Lag() == 0
 				}, time.Minute, 5*time.Millisecond, "%s: %+v", chain, &got)
 				require.Equal(t, got, chains.Status()[chain])
 				require.Equal(t, got, serving.ChainStatus(chain))

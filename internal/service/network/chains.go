@@ -14,7 +14,6 @@ import (
 	"quorate/internal/chain/genesis"
 	"quorate/internal/index"
 	"quorate/internal/index/primary"
-	"quorate/internal/service/replica"
 	"quorate/internal/store"
 )
 
@@ -172,9 +171,9 @@ func (n *Network) runIndex(ctx context.Context, i *chainIndex) error {
 // recordChains runs an index until ctx ends, in this process or in another one that shares the
 // store.
 func (n *Network) recordChains(ctx context.Context, i *chainIndex) error {
-	if n.leases == nil {
-		err := i.chains.Run(ctx)
-		for errors.Is(err, store.ErrFenced) && n.slots != nil && ctx.Err() == nil {
+	if n.group.Leases == nil {
+		err := n.slots.UntilSwitch(ctx, i.chains.Run)
+		for errors.Is(err, store.ErrFenced) && ctx.Err() == nil {
 			// After a switch to a rebuilt index, the state in memory belongs to the old one.
 			err = n.indexAgain(ctx, i)
 		}
@@ -186,10 +185,10 @@ func (n *Network) recordChains(ctx context.Context, i *chainIndex) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return i.chains.Watch(ctx) })
-	g.Go(func() error { return replica.Guard(ctx, n.store, n.allSlots...) })
+	g.Go(func() error { return n.group.Guard(ctx) })
 	if n.role.Indexes() {
 		g.Go(func() error {
-			return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {
+			return n.group.Do(ctx, fmt.Sprintf("index/%d", n.ID), func(ctx context.Context) error {
 				defer i.chains.IndexedBy(nil)
 				return n.indexAgain(ctx, i)
 			})
@@ -200,15 +199,13 @@ func (n *Network) recordChains(ctx context.Context, i *chainIndex) error {
 
 // indexAgain indexes with a new indexer, because the state in memory of the last one may be outdated.
 func (n *Network) indexAgain(ctx context.Context, i *chainIndex) error {
-	if n.slots != nil {
-		if err := n.slots.Refresh(ctx); err != nil {
-			return err
-		}
+	if err := n.slots.Refresh(ctx); err != nil {
+		return err
 	}
 	indexer, err := n.newIndexer(i)
 	if err != nil {
 		return err
 	}
 	i.chains.IndexedBy(indexer)
-	return indexer.Run(ctx)
+	return n.slots.UntilSwitch(ctx, indexer.Run)
 }

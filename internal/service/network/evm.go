@@ -30,7 +30,6 @@ import (
 	"quorate/internal/retry"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
-	"quorate/internal/store/lease"
 )
 
 // evmChain is the Ethereum API of an EVM chain.
@@ -110,8 +109,8 @@ type evmIndexes struct {
 	cChainID  ids.ID // empty if the genesis is unknown
 	chains    []evmChain
 	store     store.Store
-	slots     *index.Slots  // of the EVM indexes; nil if they are not rebuilt
-	leases    *lease.Leases // nil if no other process shares the store
+	slots     *index.Slots // of the EVM indexes
+	group     replica.Group
 	role      config.Role
 	optional  []evm.Optional // indexes that are on
 	// verifySenders is config.Network.VerifyEVMSenders.
@@ -198,7 +197,7 @@ func (x *evmIndexer) run(ctx context.Context, filling func(*evm.Filler), log *sl
 
 func newEVMIndexes(n *Network, o Options, metrics prometheus.Registerer) *evmIndexes {
 	r := &evmIndexes{
-		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, leases: o.Leases, role: o.Role, optional: o.Config.EVMIndexes, verifySenders: o.Config.VerifyEVMSenders, fetcher: o.Fetcher, registry: n.Registry, changed: o.Changed, metrics: metrics, signer: n.Signer, log: o.Log,
+		networkID: n.ID, store: o.Store, slots: o.EVMSlots, views: o.Store, group: o.Group, role: o.Role, optional: o.Config.EVMIndexes, verifySenders: o.Config.VerifyEVMSenders, fetcher: o.Fetcher, registry: n.Registry, changed: o.Changed, metrics: metrics, signer: n.Signer, log: o.Log,
 		waiting: make(map[string]error), refused: make(map[string]error), taken: make(map[ids.ID]string), absent: make(map[string]bool),
 	}
 	if o.Views != nil {
@@ -447,7 +446,7 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	if r.role.Answers() {
 		running.Go(func() { e.keeper.Run(ctx) }) // for this process's readers
 	}
-	if r.leases == nil {
+	if r.group.Leases == nil {
 		running.Go(func() { lost(r.index(ctx, e)) })
 	} else {
 		running.Go(func() { lost(e.pipeline.Watch(ctx, e.tips)) })
@@ -455,15 +454,16 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	running.Go(func() { e.anchor.Watch(ctx) })
 	if r.role.Signs() {
 		running.Go(func() {
-			lost(replica.Do(ctx, r.leases, r.store, fmt.Sprintf("anchor/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+			lost(r.group.Do(ctx, fmt.Sprintf("anchor/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
 				e.anchor.Sign(ctx)
 				return nil
 			}))
 		})
 	}
-	if r.leases != nil && r.role.Indexes() {
+	if r.group.Leases != nil && r.role.Indexes() {
 		running.Go(func() {
-			lost(replica.Do(ctx, r.leases, r.store, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+			lost(r.group.Do(ctx, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+				defer e.pipeline.IndexedBy(nil)
 				return r.indexAgain(ctx, e)
 			}))
 		})
@@ -474,7 +474,7 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 // index indexes a chain in the only process on the store.
 func (r *evmIndexes) index(ctx context.Context, e *evmIndex) error {
 	err := r.untilSwitch(ctx, e, e.first)
-	for errors.Is(err, store.ErrFenced) && r.slots != nil && ctx.Err() == nil {
+	for errors.Is(err, store.ErrFenced) && ctx.Err() == nil {
 		// After a switch to a rebuilt index, the state in memory belongs to the old one.
 		err = r.indexAgain(ctx, e)
 	}
@@ -486,20 +486,17 @@ func (r *evmIndexes) index(ctx context.Context, e *evmIndex) error {
 
 // indexAgain indexes a chain with a new indexer, because the state in memory of the last one may be outdated.
 func (r *evmIndexes) indexAgain(ctx context.Context, e *evmIndex) error {
-	if r.slots != nil {
-		if err := r.slots.Refresh(ctx); err != nil {
-			return err
-		}
+	if err := r.slots.Refresh(ctx); err != nil {
+		return err
 	}
 	indexer, err := e.newIndexer(r.store)
 	if err != nil {
 		return err
 	}
 	e.pipeline.IndexedBy(indexer.pipeline)
-	defer e.pipeline.IndexedBy(nil)
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
-	if r.leases != nil {
+	if r.group.Leases != nil {
 		ctx, end := context.WithCancel(ctx)
 		defer end()
 		publishing.Go(func() { index.Publish(ctx, r.store, r.networkID, indexer.chain, indexer.status, r.log) })
@@ -510,25 +507,14 @@ func (r *evmIndexes) indexAgain(ctx context.Context, e *evmIndex) error {
 // untilSwitch runs an indexer. If indexing fails for good, another process would fail, too: the status, which other
 // processes read, shows the error until a rebuilt index serves. Then untilSwitch returns store.ErrFenced.
 func (r *evmIndexes) untilSwitch(ctx context.Context, e *evmIndex, indexer *evmIndexer) error {
-	var before uint64
-	if r.slots != nil {
-		before = r.slots.Switches()
-	}
-	err := indexer.run(ctx, e.filler.Store, r.log)
-	if err == nil || errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
-		return err
-	}
-	r.logLost(e, err)
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for r.slots == nil || r.slots.Switches() == before {
-		select {
-		case <-ctx.Done():
+	return r.slots.UntilSwitch(ctx, func(ctx context.Context) error {
+		err := indexer.run(ctx, e.filler.Store, r.log)
+		if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
+			r.logLost(e, err)
 			return nil
-		case <-ticker.C:
 		}
-	}
-	return fmt.Errorf("the index was rebuilt: %w", store.ErrFenced)
+		return err
+	})
 }
 
 func (r *evmIndexes) logLost(e *evmIndex, err error) {

@@ -12,13 +12,11 @@ import (
 func (r *evmIndexes) newAnchor(e *evmIndex, read *evm.Index, blockchainID ids.ID) (*anchor.Anchor, error) {
 	o := anchor.Options{
 		NetworkID: r.networkID, BlockchainID: blockchainID, Chain: e.name, Signer: r.signer, Index: read, Store: r.store, Metrics: r.metrics, Log: r.log,
+		Slot: r.slots.Switches,
 		Near: func() bool {
 			status := e.pipeline.Status()
 			return status.CaughtUp && status.Lag() <= index.NearTip
 		},
-	}
-	if r.slots != nil {
-		o.Slot = r.slots.Switches
 	}
 	return anchor.New(o)
 }

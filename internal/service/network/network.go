@@ -39,7 +39,6 @@ import (
 	"quorate/internal/peernode/judge"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
-	"quorate/internal/store/lease"
 	"quorate/p2p"
 	"quorate/validators"
 )
@@ -78,12 +77,12 @@ type Network struct {
 	followed  *followed
 	// Messages derives the messages that follow from P-Chain transactions.
 	Messages *l1message.Deriver
-	// role is the role of this process in the network. leases are nil if no other process shares the store. Otherwise
-	// newIndexer returns an indexer when this process gets the lease. newBeside returns one that rebuilds the index in
-	// another store. Both are nil without a store.
+	// role is the role of this process in the network. newIndexer returns an indexer when this process gets the lease, or
+	// begins again after a switch of slots. newBeside returns one that rebuilds the index in another store. Both are nil
+	// without a store.
 	role       config.Role
 	store      store.Store
-	leases     *lease.Leases
+	group      replica.Group // of the processes on the store
 	newIndexer func(*chainIndex) (*primary.Network, error)
 	// newIndex builds indexed. changed is called when indexed or the EVM chains that can be read change; may be nil.
 	newIndex  func(origin) (*chainIndex, error)
@@ -92,7 +91,6 @@ type Network struct {
 	identity  *identity // nil without a store
 	newBeside func(s store.Store) (*primary.Network, error)
 	slots     *index.Slots // nil without a store
-	allSlots  []*index.Slots
 	log       *slog.Logger
 }
 
@@ -115,9 +113,9 @@ type Options struct {
 	SignatureBytes, MessageBytes uint64
 	// BlockBytes limits the blocks of EVM chains in flight to the store, over all chains; 0 means no limit.
 	BlockBytes int64
-	// Leases are nil if no other process shares the store.
-	Leases *lease.Leases
-	Role   config.Role
+	// Group is the processes that share Store.
+	Group replica.Group
+	Role  config.Role
 	// rate limits the calls to upstream nodes; nil means no limit.
 	rate *node.Rate
 	// peerNode is nil unless the P-Chain is followed over the peer-to-peer network; see NewClient.
@@ -166,12 +164,7 @@ func New(client *node.Client, id uint32, o Options) (*Network, error) {
 	}
 	n := &Network{
 		Name: o.Name, ID: id, views: o.Views, Node: client, peerNode: o.peerNode, log: o.Log, ledger: o.Config.RecordsLedger(),
-		role: o.Role, store: o.Store, leases: o.Leases, slots: o.Slots, changed: o.Changed, file: o.Config.GenesisFile,
-	}
-	for _, slots := range []*index.Slots{o.Slots, o.EVMSlots} {
-		if slots != nil {
-			n.allSlots = append(n.allSlots, slots)
-		}
+		role: o.Role, store: o.Store, group: o.Group, slots: o.Slots, changed: o.Changed, file: o.Config.GenesisFile,
 	}
 	if err := n.build(o, prometheus.WrapRegistererWith(prometheus.Labels{"network": o.Name}, o.Metrics)); err != nil {
 		n.Close()
@@ -291,7 +284,7 @@ func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registere
 		Upgrades:      from.upgrades,
 		Keep:          o.Config.Keep(),
 		Beside:        o.beside,
-		Shared:        o.Leases != nil && !o.beside,
+		Shared:        o.Group.Leases != nil && !o.beside,
 		Projections:   []index.Projection[*pchain.Block]{l1.NewProjection(n.ID)},
 		Start:         firstIndexed(o),
 		Metrics:       metrics,
@@ -358,7 +351,7 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 	if n.ahead != nil && n.role.Signs() {
 		// Other processes find the signatures in the store.
-		g.Go(func() error { return replica.Do(ctx, n.leases, n.store, fmt.Sprintf("ahead/%d", n.ID), n.ahead.run) })
+		g.Go(func() error { return n.group.Do(ctx, fmt.Sprintf("ahead/%d", n.ID), n.ahead.run) })
 	}
 	if n.evm != nil {
 		g.Go(func() error {

@@ -59,9 +59,32 @@ func Upgrade(ctx context.Context, s store.Store, r config.Role, leases *lease.Le
 // formsAgain is the interval at which a process checks whether a newer version has changed a format.
 const formsAgain = 5 * time.Second
 
+// Group is the processes that share a store.
+type Group struct {
+	// Leases are nil if the store is not shared.
+	Leases *lease.Leases
+	Store  store.Store
+	Slots  []*index.Slots // all of Store
+}
+
+// check returns index.ErrNewer if the store has an index in a format that this program does not know.
+func (g Group) check(ctx context.Context) error {
+	err := index.Check(ctx, g.Store, forms()...)
+	if !errors.Is(err, index.ErrNewer) {
+		return err
+	}
+	// The slots may have been switched just now. Until then programs that do not know slots refuse the store.
+	for _, slots := range g.Slots {
+		if slots.Refresh(ctx) != nil {
+			return err
+		}
+	}
+	return index.Check(ctx, g.Store, forms()...)
+}
+
 // Guard returns an error once the store has an index in a format that this program does not know, and nil when ctx
-// ends. slots are those of the store.
-func Guard(ctx context.Context, s store.Store, slots ...*index.Slots) error {
+// ends.
+func (g Group) Guard(ctx context.Context) error {
 	ticker := time.NewTicker(formsAgain)
 	defer ticker.Stop()
 	for {
@@ -70,31 +93,20 @@ func Guard(ctx context.Context, s store.Store, slots ...*index.Slots) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := index.Check(ctx, s, forms()...)
-		if errors.Is(err, index.ErrNewer) && refresh(ctx, slots) == nil {
-			err = index.Check(ctx, s, forms()...) // the slots may have been switched just now
-		}
-		if errors.Is(err, index.ErrNewer) {
+		if err := g.check(ctx); errors.Is(err, index.ErrNewer) {
 			return fmt.Errorf("another replica is of a newer version: %w", err)
 		}
 	}
 }
 
-func refresh(ctx context.Context, slots []*index.Slots) (err error) {
-	for _, one := range slots {
-		err = errors.Join(err, one.Refresh(ctx))
-	}
-	return err
-}
-
 // Do runs work in one of the processes that share a store. If the store is not shared, it runs work at once. A program
 // older than the store's indexes does not run work.
-func Do(ctx context.Context, leases *lease.Leases, s store.Store, name string, work func(ctx context.Context) error) error {
-	if leases == nil {
+func (g Group) Do(ctx context.Context, name string, work func(ctx context.Context) error) error {
+	if g.Leases == nil {
 		return work(ctx)
 	}
-	return leases.Hold(ctx, name, func(ctx context.Context) error {
-		if err := index.Check(ctx, s, forms()...); errors.Is(err, index.ErrNewer) {
+	return g.Leases.Hold(ctx, name, func(ctx context.Context) error {
+		if err := g.check(ctx); errors.Is(err, index.ErrNewer) {
 			return err
 		}
 		return work(ctx)

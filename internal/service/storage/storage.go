@@ -51,6 +51,11 @@ func (k *State) Views() store.Viewer {
 // AllSlots returns the slots of all indexes.
 func (k *State) AllSlots() []*index.Slots { return []*index.Slots{k.Slots, k.EVM} }
 
+// Group returns the processes that share the store.
+func (k *State) Group() replica.Group {
+	return replica.Group{Leases: k.Leases, Store: k.Store, Slots: k.AllSlots()}
+}
+
 // Following returns a function that reports the state of the standbys; nil without any.
 func (k *State) Following() func() []store.StandbyStats {
 	if k.standbys == nil {
