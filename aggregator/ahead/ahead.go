@@ -206,7 +206,10 @@ func (a *Ahead) attempt(ctx context.Context, t *task) {
 	case err == nil:
 		a.seconds.Observe(time.Since(t.since).Seconds())
 		a.done(t, "signed")
-	case ctx.Err() != nil:
+	case ctx.Err() != nil: // Run may be called again
+		a.mu.Lock()
+		a.push(t)
+		a.mu.Unlock()
 	case errors.Is(err, ErrObsolete):
 		a.done(t, "obsolete")
 	case time.Since(t.since)+t.pause > a.options.Lifetime:

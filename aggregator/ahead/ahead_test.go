@@ -154,3 +154,33 @@ func TestStuckJobsDoNotBlockOthers(t *testing.T) {
 		require.Equal(t, 1, s.called())
 	})
 }
+
+// TestRunAgain ends Run while a message is being signed, as when a lease is lost. The next Run signs it.
+func TestRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeSigner{takes: 5 * time.Second}
+		a, err := New(Options{Signer: s})
+		require.NoError(t, err)
+		begin := func() (end func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				a.Run(ctx)
+			}()
+			return func() {
+				cancel()
+				<-done
+			}
+		}
+		end := begin()
+		require.True(t, a.Offer(job(1)))
+		time.Sleep(time.Second)
+		end()
+		end = begin()
+		defer end()
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, s.called())
+		require.True(t, a.Offer(job(1)), "the message is known for ever")
+	})
+}

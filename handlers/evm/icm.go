@@ -292,6 +292,14 @@ func readICM(ctx context.Context, chains map[ids.ID]*Chain, entries []evm.ICMEnt
 	return messages, nil
 }
 
+// on returns the events on one of the two chains.
+func (m *icmMessage) on(chain ids.ID) evm.ICMEvents {
+	if chain == m.sourceID {
+		return m.there
+	}
+	return m.here
+}
+
 // isAt reports whether the message is listed at a place.
 func (m *icmMessage) isAt(p *icmPlace) bool {
 	switch {

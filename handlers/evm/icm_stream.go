@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/stream"
 	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 )
 
@@ -181,16 +183,17 @@ func (f *icmFeed) Next(ctx context.Context) ([]stream.Event, error) {
 				continue
 			}
 			events, err := f.read(ctx, chains, c, at)
-			if ctx.Err() != nil {
+			if err != nil && ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			if err != nil && !errors.Is(err, evm.ErrEmpty) {
+			if err != nil && !errors.Is(err, evm.ErrEmpty) && !errors.Is(err, index.ErrViewBehind) {
 				return nil, Explain(ctx, err)
 			}
 			if len(events) > 0 {
 				return events, nil
 			}
-			// An index without blocks, or one that is behind its progress, leaves the position where it was.
+			// An index without blocks, one that is behind its progress, or a standby that lacks messages of the log leaves the
+			// position where it was.
 			after := f.at[icmChain(c.BlockchainID)]
 			more = more || after != at && c.Progress().Height >= after.Number
 		}
@@ -222,6 +225,11 @@ func (f *icmFeed) read(ctx context.Context, chains []*Chain, c *Chain, at evm.IC
 	messages, err := readICM(ctx, byID, entries, places)
 	if err != nil {
 		return nil, err
+	}
+	for i := range messages {
+		if messages[i].on(c.BlockchainID) == (evm.ICMEvents{}) {
+			return nil, fmt.Errorf("%w: of message %s", index.ErrViewBehind, messages[i].id) // another standby than that of the log
+		}
 	}
 	var selected []int
 	var known []icmMessage // of the selected

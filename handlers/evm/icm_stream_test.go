@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers"
 	"quorate/handlers/apitest"
@@ -353,4 +355,68 @@ func TestICMStreamWaits(t *testing.T) {
 			require.Less(t, asked.Load(), int64(20), "the stream must wait between two attempts")
 		})
 	}
+}
+
+// twoStandbys reads the log of messages from one standby and the messages from another one, as a request does that
+// takes a view twice.
+type twoStandbys struct {
+	*evm.Index
+	messages *evm.Index
+}
+
+func (x twoStandbys) ICMMessages(ctx context.Context, of []common.Hash) ([]evm.ICMEvents, error) {
+	return x.messages.ICMMessages(ctx, of)
+}
+
+// TestICMStreamFromStandbys streams the messages of a sender while the standby with their content lags. All are streamed
+// once it has caught up.
+func TestICMStreamFromStandbys(t *testing.T) {
+	past := newICMHistory(t, 6, 60)
+	blocks := past.blocks[cChainID]
+	var standbys [2]store.Store
+	var grow [2]func(to int)
+	for i := range standbys {
+		s, projection, next := store.NewMemory(), evm.NewProjection(5, cChainID), 0
+		defer s.Close()
+		standbys[i] = s
+		grow[i] = func(to int) {
+			for ; next < to; next++ {
+				var batch store.Batch
+				assert.NoError(t, projection.Apply(context.Background(), s, blocks[next], &batch))
+				assert.NoError(t, s.Commit(context.Background(), &batch))
+			}
+		}
+	}
+	f := newFake()
+	one := f.chain()
+	var height atomic.Uint64
+	one.BlockchainID, one.Index = cChainID, twoStandbys{evm.New(standbys[0], 5, cChainID, f), evm.New(standbys[1], 5, cChainID, f)}
+	one.Progress = func() reply.Progress { return reply.Progress{Height: height.Load(), CaughtUp: true} }
+	all := new(api.Chains)
+	require.NoError(t, all.Set("fuji", []api.Chain{one}, false))
+	stream := func(lag int) int {
+		streams := stream.New(stream.Options{Life: 3 * time.Second, Beat: 100 * time.Millisecond})
+		e, err := handlers.New(handlers.Options{EVM: api.Options{Chains: all}, Streams: streams})
+		require.NoError(t, err)
+		server := httptest.NewServer(e)
+		defer server.Close()
+		defer streams.Close()
+		r := &icmReader{query: "from=" + alice.Hex(), cursor: "oldest", got: make(map[string][]string), opened: func() {}}
+		grow[0](len(blocks) - 1)
+		grow[1](len(blocks) - 1 - lag)
+		height.Store(uint64(len(blocks) - 2))
+		caughtUp := make(chan struct{})
+		time.AfterFunc(time.Second, func() {
+			defer close(caughtUp)
+			grow[0](len(blocks))
+			grow[1](len(blocks))
+			height.Store(uint64(len(blocks) - 1))
+		})
+		r.overSSE(t.Context(), server.URL)
+		<-caughtUp
+		return r.steps()
+	}
+	lagging := stream(len(blocks) / 2)
+	require.Equal(t, stream(0), lagging)
+	require.Positive(t, lagging)
 }

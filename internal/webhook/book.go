@@ -191,9 +191,11 @@ func (b *Book) Secret(ctx context.Context, owner string) (string, error) {
 // Rotate replaces the secret of an owner and returns the new one.
 func (b *Book) Rotate(ctx context.Context, owner string) (string, error) {
 	secret := newSecret()
-	var batch store.Batch
-	batch.Put(store.FamilyWebhookSecret, store.PK{P: ownerKey(owner)}, []byte(secret))
-	if err := b.store.Commit(ctx, &batch); err != nil {
+	// As a change, so that Create does not write another one over it.
+	if err := b.change(ctx, func(batch *store.Batch) error {
+		batch.Put(store.FamilyWebhookSecret, store.PK{P: ownerKey(owner)}, []byte(secret))
+		return nil
+	}); err != nil {
 		return "", fmt.Errorf("writing a shared secret: %w", err)
 	}
 	return secret, nil

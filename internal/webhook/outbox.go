@@ -132,16 +132,14 @@ func (o *outbox) add(ctx context.Context, height uint64, bodies [][]byte) error 
 		l.messages++
 		l.bytes += uint64(len(body))
 	}
-	if err := o.commit(ctx, &batch, height+1, l); err != nil {
-		return err
-	}
-	if len(bodies) > 0 {
+	err := o.commit(ctx, &batch, height+1, l)
+	if len(bodies) > 0 { // which may be written even after an error
 		select {
 		case o.wake <- struct{}{}:
 		default:
 		}
 	}
-	return nil
+	return err
 }
 
 // first returns the message that is due first, nil without any.

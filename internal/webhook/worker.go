@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -72,6 +73,10 @@ type Worker struct {
 	hooks map[string]*hook // active webhooks by ID; guarded by mu
 	// followers has the function that ends the follower of each chain; guarded by mu.
 	followers map[string]context.CancelFunc
+	// loaded is the revision of hooks, nil if they are not loaded. tips are the tips of chains from before it was read.
+	// Both are guarded by mu.
+	loaded *store.Cursor
+	tips   map[string]uint64
 }
 
 // hook is an active webhook.
@@ -189,13 +194,15 @@ func (w *Worker) Run(ctx context.Context) {
 	defer end()
 	ticker := time.NewTicker(reloadTime)
 	defer ticker.Stop()
-	var at *store.Cursor
 	failing := false
 	for {
-		now, err := store.ReadCursor(ctx, w.book.store, revision)
-		if err == nil && (at == nil || *at != now) {
+		tips := w.readTips()
+		current, now, err := w.current(ctx)
+		if err == nil && !current {
 			if err = w.reload(ctx, &running); err == nil {
-				at = &now
+				w.mu.Lock()
+				w.loaded, w.tips = &now, tips
+				w.mu.Unlock()
 			}
 		}
 		if err != nil && ctx.Err() == nil && !failing {
@@ -211,12 +218,47 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
+// current reports whether no webhook has changed since they were loaded, and returns their revision.
+func (w *Worker) current(ctx context.Context) (bool, store.Cursor, error) {
+	now, err := store.ReadCursor(ctx, w.book.store, revision)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return err == nil && w.loaded != nil && *w.loaded == now, now, err
+}
+
+// readTips returns the tips of the chains that are followed.
+func (w *Worker) readTips() map[string]uint64 {
+	w.mu.Lock()
+	chains := slices.Collect(maps.Keys(w.followers))
+	w.mu.Unlock()
+	tips := make(map[string]uint64, len(chains))
+	for _, chain := range chains {
+		if source, ok := w.source(chain); ok {
+			tips[chain], _ = source.Tip()
+		}
+	}
+	return tips
+}
+
+// upTo returns the height up to which the blocks of a chain, whose tip is given, were indexed before any change of a
+// webhook that is not loaded. The events of later blocks are looked for with the change.
+func (w *Worker) upTo(ctx context.Context, chain string, tip uint64) (uint64, error) {
+	current, _, err := w.current(ctx)
+	if err != nil || current {
+		return tip, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return min(tip, w.tips[chain]), nil
+}
+
 // forget makes Run callable again.
 func (w *Worker) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.hooks)
 	clear(w.followers)
+	w.loaded, w.tips = nil, nil
 }
 
 // reload starts senders and followers for new webhooks and ends those of inactive ones.
@@ -339,6 +381,10 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 	if !ok {
 		return nil
 	}
+	tip, err := w.upTo(ctx, chain, tip)
+	if err != nil {
+		return err
+	}
 	hooks := w.on(chain)
 	for begin := time.Now(); ctx.Err() == nil && time.Since(begin) < followTime; {
 		group, height := w.behind(ctx, hooks, tip)
@@ -347,6 +393,9 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 		}
 		block, err := source.Block(ctx, height)
 		if err != nil {
+			for _, h := range group { // others may need other blocks
+				h.setResult(true)
+			}
 			return err
 		}
 		for _, h := range group {
@@ -424,6 +473,10 @@ func (h *hook) report(ctx context.Context, block Block, height uint64) error {
 // admitTime is the interval between two looks whether an owner is admitted.
 const admitTime = 10 * time.Second
 
+// idleTime is the interval between two looks into an empty outbox. Its writer wakes the sender, but may not know whether a
+// message was written.
+const idleTime = time.Minute
+
 // send delivers the messages of a webhook until ctx ends.
 func (w *Worker) send(ctx context.Context, h *hook) {
 	failing := false
@@ -436,7 +489,7 @@ func (w *Worker) send(ctx context.Context, h *hook) {
 		wait := followTime // after an error
 		switch {
 		case err == nil && m == nil:
-			wait = -1
+			wait = idleTime
 		case err == nil:
 			if due := time.Until(m.due); due > 0 {
 				wait = due
@@ -453,18 +506,14 @@ func (w *Worker) send(ctx context.Context, h *hook) {
 	}
 }
 
-// pause waits for a time, a value of wake, or the end of ctx. A negative time is endless.
+// pause waits for a time, a value of wake, or the end of ctx.
 func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
-	var over <-chan time.Time
-	if d >= 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		over = timer.C
-	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-wake:
-	case <-over:
+	case <-timer.C:
 	}
 }
 

@@ -442,7 +442,7 @@ func TestRotation(t *testing.T) {
 		require.NotEqual(t, old, fresh)
 		require.Len(t, fresh, 64)
 		b.chain.tip.Store(2)
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		require.Equal(t, upTo(1, 2), b.to.heights())
 	})
 }

@@ -39,6 +39,15 @@ type identity struct {
 	place string // of the store, for the operator
 }
 
+// newIdentity returns the identity of a network. Where the P-Chain is executed, it alone is asked: a URL that is on
+// another network is none of those that are believed.
+func newIdentity(name string, id uint32, s store.Store, client *node.Client, place string) *identity {
+	if executed := client.Executed(); executed != nil {
+		client = executed
+	}
+	return &identity{name, id, s, client, place}
+}
+
 // watch checks the identity until ctx ends. It returns an *otherNetworkError once the node is on another network.
 func (i *identity) watch(ctx context.Context, log *slog.Logger) error {
 	ticker := time.NewTicker(identityPeriod)
@@ -76,6 +85,9 @@ func (i *identity) check(ctx context.Context) error {
 	}
 	// If the node is replaced meanwhile, the comparison comes after it: blocks of the new one are not stored.
 	next := i.next(ctx, blocks)
+	if next == nil {
+		return nil
+	}
 	same := len(blocks) == 0
 	for _, height := range slices.Backward(slices.Sorted(maps.Keys(blocks))) {
 		found, ok := i.block(ctx, height)

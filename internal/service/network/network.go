@@ -249,7 +249,7 @@ func (n *Network) buildIndex(o Options, metrics prometheus.Registerer, l1Indexed
 			o.Log.Error("x_chain_times cannot be used: times of the X-Chain before Cortina are upper bounds", slog.Any("error", err))
 		}
 	}
-	n.identity = &identity{o.Name, n.ID, o.Store, n.Node, o.StorePlace}
+	n.identity = newIdentity(o.Name, n.ID, o.Store, n.Node, o.StorePlace)
 	n.l1Index = l1.New(o.Store, n.ID)
 	n.newIndexer = func(of *chainIndex) (*primary.Network, error) { return newIndexer(n, o, of.origin, nil, l1Indexed) }
 	n.newIndex = func(from origin) (*chainIndex, error) { return newChainIndex(n, o, from, metrics, l1Indexed) }

@@ -35,7 +35,7 @@ func Open(ctx context.Context, o Options, claim func(name string, id uint32) err
 	if err == nil && o.Store != nil {
 		look, cancel := context.WithTimeout(ctx, firstLook)
 		defer cancel()
-		if err = (&identity{o.Name, id, o.Store, client, o.StorePlace}).check(look); err == nil && o.Config.RecordsLedger() {
+		if err = newIdentity(o.Name, id, o.Store, client, o.StorePlace).check(look); err == nil && o.Config.RecordsLedger() {
 			o.origin = findOrigin(look, client, id, o.Name, o.Config.GenesisFile, o.Log)
 		}
 	}
