@@ -14,10 +14,11 @@ VULNCHECK  = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) -test
 NOVET      = -vet=off
 # The tests against real networks that make test runs.
 NETWORKS   = ^(TestWarpMessages|TestNodeSurface)$$
-# They compare rows with the truth, in one goroutine or after processes were killed: the race detector only makes them
-# slower.
-PLAIN      = TestKilled|TestOracle|TestEveryQuery|TestTransactionsOfAddresses
-PLAIN_IN   = grep -rlE --include='*_test.go' '^func ($(PLAIN))[(]' internal | xargs dirname | sort -u | sed 's,^,./,'
+# Tests with the directive test:plain compare results of one goroutine, or after processes were killed, with the truth.
+# The race detector only makes them slower.
+MARKED     = grep -r --include='*_test.go' '^//test:plain$$'
+PLAIN      = $(shell $(MARKED) -hA1 . | sed -n 's/^func \(Test[A-Za-z0-9_]*\).*/\1/p' | sort -u | paste -sd'|')
+PLAIN_IN   = $(shell $(MARKED) -l . | xargs -n1 dirname | sort -u)
 
 SOAK      ?= 30m
 FUZZ      ?= 10m
@@ -47,7 +48,7 @@ test: deps ## run what every change must pass: the product's tests, and two agai
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN))$$' -p 3 -timeout 20m ./... || status=1; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/plain.json -- $(NOVET) -run '^($(PLAIN))$$' -timeout 20m $$($(PLAIN_IN)) || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/plain.json -- $(NOVET) -run '^($(PLAIN))$$' -timeout 20m $(PLAIN_IN) || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) ./...) || status=1; \
 	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) ./...) || status=1; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -count=1 -timeout 25m ./...) || status=1; \

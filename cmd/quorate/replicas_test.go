@@ -370,7 +370,7 @@ func TestReplicas(t *testing.T) {
 	defer stop()
 	growth.Go(func() {
 		for {
-			if err := n.History().Grow(context.WithoutCancel(t.Context()), 20); err != nil {
+			if err := n.History().Grow(context.WithoutCancel(t.Context()), 5); err != nil {
 				t.Error(err)
 				return
 			}

@@ -34,6 +34,8 @@ import (
 
 // The document is valid, examples and defaults included, and describes each operation and
 // parameter.
+//
+//test:plain
 func TestDocumentIsValid(t *testing.T) {
 	document := conform.Document(t)
 	require.NoError(t, document.Validate(t.Context(), openapi3.EnableExamplesValidation()))

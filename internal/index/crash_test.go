@@ -96,6 +96,8 @@ func (r *reference) advance(t testing.TB, next uint64) [32]byte {
 // TestKilled kills an ingester at random moments of its catch-up. After each of them
 // the store holds what an unbroken run would up to the same block, and in the end
 // all of it.
+//
+//test:plain
 func TestKilled(t *testing.T) {
 	kills := 15 // of each kind of node
 	if testing.Short() {

@@ -126,6 +126,8 @@ func TestLargeTransactions(t *testing.T) {
 }
 
 // TestLargeBlock has a block with many transactions, each with as many transfers as fit in a message.
+//
+//test:plain
 func TestLargeBlock(t *testing.T) {
 	transactions := make([]evm.Transaction, 40)
 	for i := range transactions {

@@ -229,6 +229,8 @@ func TestValidatorEventsWithLaggingViews(t *testing.T) {
 
 // TestValidatorEvents compares the events of all blocks that webhooks with different filters report with what the index
 // says about each validator.
+//
+//test:plain
 func TestValidatorEvents(t *testing.T) {
 	index, tip := indexValidators(t)
 	source := webhook.NewValidators(12345, index, func() (uint64, bool) { return tip, true })

@@ -41,6 +41,8 @@ func sums(b *ledger.Block) (outputs, stakes int, total, staked uint64) {
 }
 
 // TestGenesis compares the genesis with avalanchego's result for the same configuration, and both with known figures.
+//
+//test:plain
 func TestGenesis(t *testing.T) {
 	for name, test := range map[string]struct {
 		networkID             uint32

@@ -347,6 +347,8 @@ func requireMade(t *testing.T, want []ids.ID, got *archive.Tx) {
 }
 
 // Lists of transactions in both orders, by kind and by time, in pages of different sizes.
+//
+//test:plain
 func TestTxPages(t *testing.T) {
 	s := newStored(t)
 	for _, chain := range []history.Chain{history.P, history.X} {

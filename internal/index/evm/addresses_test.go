@@ -124,6 +124,8 @@ func (w *world) checkInteractions(q evm.InteractionQuery, between func(), what s
 
 // TestTransactionsOfAddresses compares the lists of all addresses with a replay, after random histories with and without
 // call traces.
+//
+//test:plain
 func TestTransactionsOfAddresses(t *testing.T) {
 	for seed := range uint64(6) {
 		p := newPast(seed, pastOptions{blocks: 120, untraced: func(number uint64) bool { return seed%2 == 1 && number%7 < 3 }})
@@ -203,6 +205,8 @@ func multiTransfers(index uint32, to common.Address, n uint64) chain.Log {
 
 // TestManyMultiTransfers has an address with transactions of thousands of ERC-1155 transfers, in one log or in a log
 // for each: a page reads few rows besides those of its transactions.
+//
+//test:plain
 func TestManyMultiTransfers(t *testing.T) {
 	wallet, sender := address(1), address(2)
 	// The transfers to the wallet in each log of the transactions of each block, which has another transaction after each.

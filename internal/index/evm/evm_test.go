@@ -320,6 +320,8 @@ func (w *world) check(rng *rand.Rand) {
 }
 
 // TestEveryQuery indexes random histories and makes every query at random moments.
+//
+//test:plain
 func TestEveryQuery(t *testing.T) {
 	for _, o := range []pastOptions{
 		{blocks: 150}, {first: 4090, blocks: 60}, {first: 3, blocks: 13_000, quiet: 99},
@@ -398,6 +400,8 @@ func dump(t testing.TB, s store.Store) [32]byte {
 
 // TestRows writes the same rows on both engines, whatever the batches are, and
 // when all is indexed again.
+//
+//test:plain
 func TestRows(t *testing.T) {
 	for seed := range uint64(8) {
 		p := newPast(seed, pastOptions{first: 4000, blocks: 200, untraced: func(n uint64) bool { return n%50 == 7 }})

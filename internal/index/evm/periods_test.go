@@ -155,6 +155,8 @@ func (p *past) spread(rng *rand.Rand) {
 }
 
 // TestPeriods compares all periods of random histories with a replay.
+//
+//test:plain
 func TestPeriods(t *testing.T) {
 	for seed := range uint64(6) {
 		p := newPast(seed, pastOptions{first: seed % 2 * 17, blocks: 150})

@@ -75,6 +75,8 @@ func (p *past) crowd(rng *rand.Rand) {
 
 // TestWindows compares windows with a replay at many blocks of random histories: some begin later than the genesis block,
 // and hours and months are without blocks. Batches are lost, and processes end with them.
+//
+//test:plain
 func TestWindows(t *testing.T) {
 	for seed := range uint64(6) {
 		p := newPast(seed, pastOptions{first: seed % 2 * 17, blocks: 150})
@@ -103,6 +105,8 @@ func TestWindows(t *testing.T) {
 
 // TestWindowsOptional turns the index off and on, and indexes the chain again over rows of earlier
 // indexes, whose counts must not count.
+//
+//test:plain
 func TestWindowsOptional(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 13))

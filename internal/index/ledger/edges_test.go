@@ -239,6 +239,8 @@ func TestMatcherRun(t *testing.T) {
 }
 
 // TestLimits queries an address with more accounts, and with more unmatched exports, than one query may read.
+//
+//test:plain
 func TestLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second or two")

@@ -248,6 +248,8 @@ var histories = []historyOptions{
 
 // TestOracle compares balances at random times, and pages read while blocks arrive, with the list of all outputs. The
 // pipelines of the three chains run in any order.
+//
+//test:plain
 func TestOracle(t *testing.T) {
 	engines(t, func(t *testing.T, s store.Store) {
 		for seed := range uint64(len(histories)) {

@@ -237,6 +237,8 @@ func cursors(t testing.TB, s store.Reader) heights {
 // TestKilled kills a process that indexes all chains at random moments while it catches up. Acknowledged blocks are
 // always present and are served after less than a second of work. The final rows equal those of a process that was
 // never killed, and those of the memory engine.
+//
+//test:plain
 func TestKilled(t *testing.T) {
 	kills := 50
 	if testing.Short() {

@@ -105,6 +105,8 @@ func (o *oracle) expect(t *testing.T, b *pchain.Block, made *history.Block) *exp
 
 // TestActivityEqualsReplay compares what each block did to validators, and the balances of L1 validators before and after
 // each block, with a plain replay, long after the block was indexed.
+//
+//test:plain
 func TestActivityEqualsReplay(t *testing.T) {
 	seen := make(map[any]int)
 	for seed := range uint64(4) {

@@ -34,6 +34,8 @@ func (o *oracle) stakeOf(of *ids.ID) (s registry.Stake) {
 
 // TestStakeByDay requires that each day has the stake that a plain replay has after the day's last block, for each subnet
 // and for all, with pages of any size, with restarts in between.
+//
+//test:plain
 func TestStakeByDay(t *testing.T) {
 	const day = 24 * 60 * 60
 	for seed := range uint64(3) {

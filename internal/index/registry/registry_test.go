@@ -246,6 +246,8 @@ func (o *oracle) tx(t testing.TB, tx *txs.Tx) {
 
 // TestRegistryEqualsReplay indexes random histories with restarts between commits of any size, and compares all states,
 // counts and balances with a plain replay at random heights.
+//
+//test:plain
 func TestRegistryEqualsReplay(t *testing.T) {
 	seen := make(map[any]int)
 	for seed := range uint64(4) {

@@ -351,6 +351,8 @@ func newBlock[B block.Block](b B, err error) (block.Block, error) { return b, er
 
 // TestStateOfRandomBlocks is TestStateOfRealBlocks with random transactions, many of them in a block, before and after
 // Helicon.
+//
+//test:plain
 func TestStateOfRandomBlocks(t *testing.T) {
 	r := record(t)
 	for seed := range uint64(2) {
