@@ -206,10 +206,8 @@ func (a *Ahead) attempt(ctx context.Context, t *task) {
 	case err == nil:
 		a.seconds.Observe(time.Since(t.since).Seconds())
 		a.done(t, "signed")
-	case ctx.Err() != nil: // Run may be called again
-		a.mu.Lock()
-		a.push(t)
-		a.mu.Unlock()
+	case ctx.Err() != nil:
+		a.keep(t) // Run may be called again
 	case errors.Is(err, ErrObsolete):
 		a.done(t, "obsolete")
 	case time.Since(t.since)+t.pause > a.options.Lifetime:
@@ -219,10 +217,15 @@ func (a *Ahead) attempt(ctx context.Context, t *task) {
 		a.options.Log.Debug("signing a message ahead of requests failed; it is tried again", slog.String("id", t.ID.String()), slog.Duration("in", t.pause), slog.Any("error", err))
 		t.due = time.Now().Add(t.pause)
 		t.pause = min(2*t.pause, maxPause)
-		a.mu.Lock()
-		a.push(t)
-		a.mu.Unlock()
+		a.keep(t)
 	}
+}
+
+// keep queues a task again.
+func (a *Ahead) keep(t *task) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.push(t)
 }
 
 func (a *Ahead) done(t *task, outcome string) {

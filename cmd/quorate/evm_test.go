@@ -266,17 +266,18 @@ func testEVMStop(t *testing.T, dir string, open func() (store.Store, error), fla
 	require.NoError(t, err)
 	defer n.Close()
 	made := n.EVM()[0]
-	s := evmService(t, dir, n, flags...)
-	awaitStatus(t, s, "fuji evm-99001: following")
+	following := func() string {
+		return fmt.Sprintf("fuji evm-99001: following, %d blocks indexed, 0 to go", made.Tip()+1)
+	}
+	start := func(dir string, flags ...string) *instance { return evmService(t, dir, n, flags...) }
+	s := start(dir, flags...)
+	awaitStatus(t, s, following())
 	s.stop(t)
 
 	forkIndex(t, open, made.Generator().BlockchainID().String())
 	require.NoError(t, made.Grow(t.Context(), 5))
 
-	instances := []*instance{evmService(t, dir, n, flags...)}
-	if len(flags) > 0 {
-		instances = append(instances, evmService(t, t.TempDir(), n, append(flags, "--role", "api")...))
-	}
+	instances := withReplica(t, dir, start, flags...)
 	for _, s := range instances {
 		defer s.stop(t)
 		awaitStatus(t, s, "if the network was reset, choose another data directory")
@@ -299,11 +300,11 @@ func testEVMStop(t *testing.T, dir string, open func() (store.Store, error), fla
 	code, _, errOut := quorate(t, "", "index", "rebuild", "evm", "--server", instances[0].private)
 	require.Zero(t, code, errOut)
 	for _, s := range instances {
-		awaitStatus(t, s, fmt.Sprintf("fuji evm-99001: following, %d blocks indexed, 0 to go", made.Tip()+1))
+		awaitStatus(t, s, following())
 	}
 	require.NoError(t, made.Grow(t.Context(), 5))
 	for _, s := range instances {
-		awaitStatus(t, s, fmt.Sprintf("fuji evm-99001: following, %d blocks indexed, 0 to go", made.Tip()+1))
+		awaitStatus(t, s, following())
 	}
 }
 

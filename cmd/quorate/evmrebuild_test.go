@@ -46,6 +46,16 @@ func aloneAndShared(t *testing.T, test func(t *testing.T, dir string, open func(
 	})
 }
 
+// withReplica starts a service in dir, and a second one that answers from the same store if that is shared.
+func withReplica(t *testing.T, dir string, start func(dir string, flags ...string) *instance, flags ...string) []*instance {
+	t.Helper()
+	all := []*instance{start(dir, flags...)}
+	if len(flags) > 0 {
+		all = append(all, start(t.TempDir(), append(flags, "--role", "api")...))
+	}
+	return all
+}
+
 func testEVMRebuild(t *testing.T, dir string, open func() (store.Store, error), flags ...string) {
 	n, err := simnet.Start(simnet.Options{Seed: 31, Validators: 3, EVM: []simnet.EVM{{Options: evmchain.Options{L1: true, Txs: 400, Record: true}}}})
 	require.NoError(t, err)
@@ -55,15 +65,13 @@ func testEVMRebuild(t *testing.T, dir string, open func() (store.Store, error), 
 	following := func() string {
 		return fmt.Sprintf("fuji evm-99001: following, %d blocks indexed, 0 to go", made.Tip()+1)
 	}
-	s := evmService(t, dir, n, flags...)
+	start := func(dir string, flags ...string) *instance { return evmService(t, dir, n, flags...) }
+	s := start(dir, flags...)
 	awaitStatus(t, s, following())
 	s.stop(t)
 	damageEVM(t, open)
 
-	instances := []*instance{evmService(t, dir, n, flags...)}
-	if len(flags) > 0 {
-		instances = append(instances, evmService(t, t.TempDir(), n, append(flags, "--role", "api")...))
-	}
+	instances := withReplica(t, dir, start, flags...)
 	path := "/v1/chains/99001/transactions?pageSize=100"
 	type item struct{ TxHash string }
 	for _, s := range instances {

@@ -16,31 +16,23 @@ import (
 	"quorate/internal/simnet"
 	"quorate/internal/simnet/history"
 	"quorate/internal/store"
-	"quorate/internal/store/storetest/pgserver"
 )
 
 // TestRebuildServesMeanwhile rebuilds the index of a service, alone and with another process
 // on the same store. Both answer all the time, and go on after the switch.
 func TestRebuildServesMeanwhile(t *testing.T) {
-	t.Run("alone", func(t *testing.T) { testRebuild(t) })
-	t.Run("shared", func(t *testing.T) {
-		place, err := pgserver.Run(t).Place(t.Context())
-		require.NoError(t, err)
-		testRebuild(t, "--store", place)
-	})
+	aloneAndShared(t, testRebuild)
 }
 
-func testRebuild(t *testing.T, flags ...string) {
+func testRebuild(t *testing.T, dir string, _ func() (store.Store, error), flags ...string) {
 	n, err := simnet.Start(simnet.Options{Seed: 22, Validators: 4, History: &simnet.History{
 		Options: history.Options{Txs: 400, EarlyTxs: 30, Record: true}, Dir: t.TempDir(),
 	}})
 	require.NoError(t, err)
 	defer n.Close()
 	networks := map[string]*simnet.Network{"fuji": n}
-	all := []*instance{startService(t, t.TempDir(), networks, flags...)}
-	if len(flags) > 0 {
-		all = append(all, startService(t, t.TempDir(), networks, append(flags, "--role", "api")...))
-	}
+	start := func(dir string, flags ...string) *instance { return startService(t, dir, networks, flags...) }
+	all := withReplica(t, dir, start, flags...)
 	paths := []string{"/v1/networks/fuji/subnets", "/v1/networks/fuji/delegators", "/v1/networks/fuji/blockchains/x-chain/vertices:listByHeight?pageSize=100&vertexHeight=2"}
 	methods := map[string]string{"/ext/P": "platform.getHeight", "/ext/X": "avm.getHeight"}
 	for _, s := range all {
@@ -150,16 +142,16 @@ func TestChainThatStops(t *testing.T) {
 		following := func() string {
 			return fmt.Sprintf("fuji P: following, %d blocks indexed, 0 to go", n.History().Height(history.P)+1)
 		}
-		s := startService(t, dir, networks, append(flags, "--record", "l1")...)
+		start := func(dir string, flags ...string) *instance {
+			return startService(t, dir, networks, append(flags, "--record", "l1")...)
+		}
+		s := start(dir, flags...)
 		awaitStatus(t, s, "fuji P: following")
 		s.stop(t)
 		forkIndex(t, open, "index/")
 		require.NoError(t, n.History().Grow(t.Context(), 20))
 
-		instances := []*instance{startService(t, dir, networks, append(flags, "--record", "l1")...)}
-		if len(flags) > 0 {
-			instances = append(instances, startService(t, t.TempDir(), networks, append(flags, "--record", "l1", "--role", "api")...))
-		}
+		instances := withReplica(t, dir, start, flags...)
 		for _, s := range instances {
 			defer s.stop(t)
 			awaitStatus(t, s, "fuji P: stopped")

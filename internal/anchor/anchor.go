@@ -216,10 +216,9 @@ func (a *Anchor) compare(ctx context.Context) error {
 		return err
 	}
 	a.reportReceipts(c.Wrong)
-	if found && signed.Height > c.Tip.Number {
-		return nil // a standby lacks the signed block as yet: what was proven before still is
-	}
 	switch {
+	case found && signed.Height > c.Tip.Number:
+		// A standby lacks the signed block as yet: what was proven before still is.
 	case !found || c.Hash == (common.Hash{}) || c.From > signed.Settled:
 		a.set(slot, nil)
 		a.reportHash(nil, c.Hash)

@@ -157,11 +157,13 @@ func (p *Pipeline[B]) Wake() {
 // that. The other one, which must not run yet, begins with what is known. The last reported position stays.
 func (p *Pipeline[B]) IndexedBy(other *Pipeline[B]) {
 	last := p.indexer.Load()
+	from := &p.status
+	if last != nil {
+		from = &last.status
+	}
 	switch {
-	case other != nil && last != nil:
-		other.status.inherit(&last.status)
 	case other != nil:
-		other.status.inherit(&p.status)
+		other.status.inherit(from)
 	case last != nil:
 		last.status.mu.Lock()
 		next, lanes := last.status.current.Next, last.status.lanes
@@ -188,13 +190,13 @@ func (p *Pipeline[B]) StatusOf(projection string) Status {
 
 // readStatus returns the status of the indexer, if there is one.
 func (p *Pipeline[B]) readStatus(read func(*status) Status) Status {
-	own := p.noted(read(&p.status))
 	indexer := p.indexer.Load()
 	if indexer == nil {
-		return own
+		return p.noted(read(&p.status))
 	}
 	now := indexer.readStatus(read)
 	if now.State == Stopped && len(p.busy) > 0 { // p watches: it knows the height of the chain
+		own := p.noted(read(&p.status))
 		own.State, own.Err = now.State, now.Err
 		return own
 	}
@@ -227,18 +229,18 @@ func (p *Pipeline[B]) alone(ctx context.Context, work func(ctx context.Context) 
 	}
 	p.status.begin()
 	err := work(ctx)
-	follows := continued(err)
+	follows := Continued(err)
 	if ctx.Err() != nil {
 		// The pipeline of another chain may be the one that noticed.
-		err, follows = nil, continued(context.Cause(ctx))
+		err, follows = nil, Continued(context.Cause(ctx))
 	}
 	p.status.end(err, follows)
 	return err
 }
 
-// continued reports whether another pipeline continues the index after a failure of this one: it has taken over, or the
-// store was unavailable and is asked again.
-func continued(err error) bool {
+// Continued reports whether another pipeline continues the index after a failure of one: it has taken over, or the store
+// was unavailable and is asked again.
+func Continued(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable)
 }
 

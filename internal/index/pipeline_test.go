@@ -175,7 +175,7 @@ func requireRows(t testing.TB, s store.Store, l *ledger, from, next uint64) {
 // started is a pipeline that runs until the test stops it.
 type started struct {
 	*index.Pipeline[uint64]
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	ended  chan error
 }
 
@@ -185,9 +185,18 @@ func options(source index.Source[uint64], s store.Store, projections ...index.Pr
 
 func start(t testing.TB, o index.Options[uint64]) *started {
 	t.Helper()
+	return succeed(t, nil, o)
+}
+
+// succeed starts a pipeline that continues the index of last, unless that is nil.
+func succeed(t testing.TB, last *index.Pipeline[uint64], o index.Options[uint64]) *started {
+	t.Helper()
 	p, err := index.New(o)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
+	if last != nil {
+		last.IndexedBy(p)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
 	r := &started{p, cancel, make(chan error, 1)}
 	go func() { r.ended <- p.Run(ctx) }()
 	return r
@@ -195,7 +204,13 @@ func start(t testing.TB, o index.Options[uint64]) *started {
 
 func (s *started) stop(t testing.TB) {
 	t.Helper()
-	s.cancel()
+	s.end(t, nil)
+}
+
+// end stops the pipeline for a cause, which is store.ErrFenced at a switch of slots.
+func (s *started) end(t testing.TB, cause error) {
+	t.Helper()
+	s.cancel(cause)
 	require.NoError(t, <-s.ended)
 }
 

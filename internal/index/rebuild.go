@@ -156,7 +156,7 @@ func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause 
 		return err
 	}
 	r.Log.Info("rebuilding the index beside the one that serves", slog.String("index", s.name))
-	before, err := s.heights(ctx)
+	before, err := s.activeHeights(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,27 +214,6 @@ type besides struct {
 	// before are the heights of the active cursors before the parts were opened. A cursor that no part rebuilds must stay
 	// there, like that of a chain that is not configured any more: its rows are deleted after the switch.
 	before map[string]uint64
-}
-
-// heights returns the heights of the active cursors that count blocks.
-func (s *Slots) heights(ctx context.Context) (map[string]uint64, error) {
-	heights := make(map[string]uint64)
-	now := slot{s.forms, s.switches.Load()}
-	for row, err := range store.Rows(ctx, s.Store(), store.FamilyCursor) {
-		if err != nil {
-			return nil, err
-		}
-		name := string(row.P)
-		if !now.own(store.FamilyCursor, name) || !countsBlocks(name) {
-			continue
-		}
-		at, err := store.ParseCursor(name, row.V)
-		if err != nil {
-			return nil, err
-		}
-		heights[name] = at.Next
-	}
-	return heights, nil
 }
 
 // open opens the parts. It returns none once the rebuild is at another stage.

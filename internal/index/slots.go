@@ -221,11 +221,28 @@ func (s *Slots) Stage(ctx context.Context) (Stage, error) {
 // Heights returns the sum of the indexed heights of all chains in the active slot and in the other one. In the other
 // slot, each cursor counts at most its height in the active slot.
 func (s *Slots) Heights(ctx context.Context) (active, beside uint64, err error) {
-	was := s.switches.Load()
-	now, next := slot{s.forms, was}, slot{s.forms, was + 1}
-	for row, err := range store.Rows(ctx, s.Store(), store.FamilyCursor) {
+	next := slot{s.forms, s.switches.Load() + 1}
+	heights, err := s.activeHeights(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for name, height := range heights {
+		other, err := store.ReadCursor(ctx, s.raw, next.Stored(store.FamilyCursor, name))
 		if err != nil {
 			return 0, 0, err
+		}
+		active, beside = active+height, beside+min(other.Next, height)
+	}
+	return active, beside, nil
+}
+
+// activeHeights returns the heights of the cursors that count blocks in the active slot.
+func (s *Slots) activeHeights(ctx context.Context) (map[string]uint64, error) {
+	heights := make(map[string]uint64)
+	now := slot{s.forms, s.switches.Load()}
+	for row, err := range store.Rows(ctx, s.Store(), store.FamilyCursor) {
+		if err != nil {
+			return nil, err
 		}
 		name := string(row.P)
 		if !now.own(store.FamilyCursor, name) || !countsBlocks(name) {
@@ -233,15 +250,11 @@ func (s *Slots) Heights(ctx context.Context) (active, beside uint64, err error) 
 		}
 		at, err := store.ParseCursor(name, row.V)
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
-		other, err := store.ReadCursor(ctx, s.raw, next.Stored(store.FamilyCursor, name))
-		if err != nil {
-			return 0, 0, err
-		}
-		active, beside = active+at.Next, beside+min(other.Next, at.Next)
+		heights[name] = at.Next
 	}
-	return active, beside, nil
+	return heights, nil
 }
 
 // Ask requests a rebuild of all forms. It returns ErrRebuilding if one is in progress.

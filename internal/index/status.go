@@ -279,8 +279,8 @@ func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
 	s.catchUp()
 }
 
-// end stores why the pipeline ended, or nil if it was asked to. If another pipeline follows, the
-// state remains what it was.
+// end stores why the pipeline ended, or nil if it was asked to. If another pipeline follows, the state remains what it
+// was.
 func (s *status) end(err error, follows bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

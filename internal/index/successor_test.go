@@ -1,7 +1,6 @@
 package index_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,49 +11,21 @@ import (
 	"quorate/internal/store"
 )
 
-// indexer is a pipeline that runs until the test ends or fences it.
-type indexer struct {
-	*index.Pipeline[uint64]
-	end   context.CancelCauseFunc
-	ended chan error
-}
-
-// run starts a pipeline, which continues the index of p unless that is nil.
-func run(t *testing.T, p *index.Pipeline[uint64], o index.Options[uint64]) *indexer {
-	t.Helper()
-	next, err := index.New(o)
-	require.NoError(t, err)
-	if p != nil {
-		p.IndexedBy(next)
-	}
-	ctx, end := context.WithCancelCause(t.Context())
-	i := &indexer{next, end, make(chan error, 1)}
-	go func() { i.ended <- next.Run(ctx) }()
-	return i
-}
-
-// fence ends a pipeline like a switch of slots.
-func (i *indexer) fence(t *testing.T) {
-	t.Helper()
-	i.end(store.ErrFenced)
-	require.NoError(t, <-i.ended)
-}
-
 // TestSuccessor continues an index with other pipelines, as after switches to rebuilt indexes. The status is what is true
 // of the last one, and no failure hides behind what was true of one before.
 func TestSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, memory := &numbers{tip: 1_000}, store.NewMemory()
 		o := options(source, memory, &ledger{name: "l", rows: 1})
-		first := run(t, nil, o)
+		first := start(t, o)
 		time.Sleep(time.Minute)
 		require.Equal(t, index.Following, first.Status().State)
 
 		// The node is away when the second one begins.
 		source.set(func() { source.trouble = func(uint64) error { return errAway } })
-		first.fence(t)
+		first.end(t, store.ErrFenced)
 		require.Equal(t, index.Following, first.Status().State)
-		second := run(t, first.Pipeline, o)
+		second := succeed(t, first.Pipeline, o)
 		time.Sleep(time.Minute)
 		status := first.Status()
 		require.Equal(t, index.Stalled, status.State)
@@ -67,12 +38,12 @@ func TestSuccessor(t *testing.T) {
 		require.NoError(t, first.Status().Err)
 
 		// The third one has rows of a part of the chain.
-		second.fence(t)
+		second.end(t, store.ErrFenced)
 		source.set(func() {
 			source.delay = func(height uint64) time.Duration { return time.Duration(min(height, 1)) * time.Second }
 			source.most = 100
 		})
-		third := run(t, first.Pipeline, options(source, store.NewMemory(), &ledger{name: "l", rows: 1}))
+		third := succeed(t, first.Pipeline, options(source, store.NewMemory(), &ledger{name: "l", rows: 1}))
 		time.Sleep(3 * time.Second)
 		status = first.Status()
 		require.Equal(t, index.CatchingUp, status.State)
@@ -88,17 +59,17 @@ func TestSuccessor(t *testing.T) {
 		require.ErrorIs(t, <-third.ended, index.ErrUnreadable)
 		require.Equal(t, index.Stopped, first.Status().State)
 		source.set(func() { source.bad = 0 })
-		fourth := run(t, first.Pipeline, o)
+		fourth := succeed(t, first.Pipeline, o)
 		time.Sleep(time.Minute)
 		require.Equal(t, index.Following, first.Status().State)
-		fourth.fence(t)
+		fourth.end(t, store.ErrFenced)
 		require.Equal(t, index.Following, first.Status().State)
-		fifth := run(t, first.Pipeline, o)
+		fifth := succeed(t, first.Pipeline, o)
 		for range 1_000 {
 			require.Equal(t, index.Following, first.Status().State)
 			time.Sleep(time.Millisecond)
 		}
-		fifth.fence(t)
+		fifth.end(t, store.ErrFenced)
 	})
 }
 
@@ -109,7 +80,7 @@ func TestStoppedIndexerOfWatcher(t *testing.T) {
 		source, memory := &numbers{tip: 1_000}, store.NewMemory()
 		o := options(source, memory, &ledger{name: "l", rows: 1})
 		p := watch(t, o, source)
-		recorder := run(t, p, o)
+		recorder := succeed(t, p, o)
 		time.Sleep(time.Minute)
 		source.set(func() {
 			source.tip += 5

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -37,8 +36,7 @@ func TestUnsureWrite(t *testing.T) {
 		next := new(atomic.Bool)
 		b := newBenchOn(t, unsure{store.NewMemory(), next})
 		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
-		stop := b.work(t, nil)
-		defer stop()
+		defer b.work(t, nil)()
 		time.Sleep(5 * time.Second)
 		next.Store(true)
 		b.chain.tip.Store(1)
@@ -65,19 +63,6 @@ func (b addressedBlock) Events(ctx context.Context, w *webhook.Webhook) ([]webho
 	return b.Block.Events(ctx, w)
 }
 
-// run works on a source until the test ends.
-func run(t *testing.T, b *bench, source webhook.Source) {
-	t.Helper()
-	w := webhook.NewWorker(webhook.Options{Book: b.book, Transport: b.to, Source: func(string) (webhook.Source, bool) { return source, true }})
-	ctx, end := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { w.Run(ctx) })
-	t.Cleanup(func() {
-		end()
-		running.Wait()
-	})
-}
-
 // TestBlockAfterChange has a block be indexed just after an address was added. Its events are reported, whenever that is
 // between two looks of the worker.
 func TestBlockAfterChange(t *testing.T) {
@@ -85,7 +70,7 @@ func TestBlockAfterChange(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
 			b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
-			run(t, b, addressed{b.chain})
+			defer b.workOn(t, addressed{b.chain}, nil)()
 			time.Sleep(5*time.Second + time.Duration(i)*100*time.Millisecond)
 			_, err := b.book.Change(t.Context(), "ann", b.hook.ID, func(w *webhook.Webhook) error {
 				w.Addresses = []string{"x"}
@@ -104,7 +89,7 @@ func TestManyChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
-		run(t, b, b.chain)
+		defer b.work(t, nil)()
 		for i := range 600 {
 			_, err := b.book.Change(t.Context(), "ann", b.hook.ID, func(w *webhook.Webhook) error {
 				w.Addresses = []string{fmt.Sprint(i)}
@@ -138,7 +123,7 @@ func TestMissingBlock(t *testing.T) {
 		b.chain.tip.Store(60)
 		_, err := b.book.Create(t.Context(), webhook.Webhook{Owner: "ann", URL: "https://example.org/other", EventType: webhook.AddressActivity, Chain: "test", From: 40})
 		require.NoError(t, err)
-		run(t, b, pruned{b.chain})
+		defer b.workOn(t, pruned{b.chain}, nil)()
 		time.Sleep(time.Hour)
 		got := b.to.heights()
 		require.Len(t, got, 21)

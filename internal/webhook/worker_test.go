@@ -157,9 +157,14 @@ func newBenchOn(t *testing.T, s store.Store) *bench {
 
 // work runs a worker until the returned function is called.
 func (b *bench) work(t *testing.T, registry prometheus.Registerer) (stop func()) {
+	return b.workOn(t, b.chain, registry)
+}
+
+// workOn is work with another source of the chain.
+func (b *bench) workOn(t *testing.T, source webhook.Source, registry prometheus.Registerer) (stop func()) {
 	w := webhook.NewWorker(webhook.Options{
 		Book: b.book, Transport: b.to, Metrics: registry,
-		Source: func(chain string) (webhook.Source, bool) { return b.chain, chain == "test" },
+		Source: func(chain string) (webhook.Source, bool) { return source, chain == "test" },
 	})
 	ctx, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup

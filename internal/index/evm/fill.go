@@ -122,6 +122,14 @@ func (f *Filler) Note() string {
 	}
 }
 
+// fail notes why nothing is filled in. It reports whether something was before.
+func (f *Filler) fail(why error) (first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first, f.why = f.why == nil, why
+	return first
+}
+
 func (f *Filler) note(missing uint64, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,13 +157,10 @@ func (f *Filler) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // Run was asked to stop
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrCorrupt):
-			missing, _ := f.Missing()
-			f.note(missing, err)
+			f.fail(err)
 			return fmt.Errorf("filling in call traces of chain %s: %w", f.id, err)
 		case err != nil:
-			missing, before := f.Missing()
-			f.note(missing, err)
-			if before == nil {
+			if f.fail(err) {
 				f.log.Warn("call traces cannot be filled in at the moment", slog.Any("error", err))
 			}
 			pause, wait = wait, min(2*wait, lastFillWait)

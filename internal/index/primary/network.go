@@ -333,7 +333,7 @@ func (n *Network) Run(ctx context.Context) error {
 			switch {
 			case err == nil, errors.Is(err, context.Canceled):
 				return nil
-			case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrUnavailable):
+			case index.Continued(err):
 				return err
 			}
 			n.log.Error(lost, append(attributes, slog.Any("error", err))...)

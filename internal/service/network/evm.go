@@ -436,25 +436,20 @@ func (r *evmIndexes) describe(ctx context.Context, id ids.ID) (*handler.Descript
 // work indexes a chain until ctx ends. If another process that shares the store holds the lease, work follows its
 // progress.
 func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
-	lost := func(err error) {
-		if err != nil {
-			r.logLost(e, err)
-		}
-	}
 	var running sync.WaitGroup
 	running.Go(func() { e.node.Heads(ctx, e.wake) })
 	if r.role.Answers() {
 		running.Go(func() { e.keeper.Run(ctx) }) // for this process's readers
 	}
 	if r.group.Leases == nil {
-		running.Go(func() { lost(r.index(ctx, e)) })
+		running.Go(func() { r.lost(e, r.index(ctx, e)) })
 	} else {
-		running.Go(func() { lost(e.pipeline.Watch(ctx, e.tips)) })
+		running.Go(func() { r.lost(e, e.pipeline.Watch(ctx, e.tips)) })
 	}
 	running.Go(func() { e.anchor.Watch(ctx) })
 	if r.role.Signs() {
 		running.Go(func() {
-			lost(r.group.Do(ctx, fmt.Sprintf("anchor/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+			r.lost(e, r.group.Do(ctx, fmt.Sprintf("anchor/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
 				e.anchor.Sign(ctx)
 				return nil
 			}))
@@ -462,7 +457,7 @@ func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	}
 	if r.group.Leases != nil && r.role.Indexes() {
 		running.Go(func() {
-			lost(r.group.Do(ctx, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
+			r.lost(e, r.group.Do(ctx, fmt.Sprintf("evm/%d/%s", r.networkID, e.served.BlockchainID), func(ctx context.Context) error {
 				defer e.pipeline.IndexedBy(nil)
 				return r.indexAgain(ctx, e)
 			}))
@@ -509,16 +504,19 @@ func (r *evmIndexes) indexAgain(ctx context.Context, e *evmIndex) error {
 func (r *evmIndexes) untilSwitch(ctx context.Context, e *evmIndex, indexer *evmIndexer) error {
 	return r.slots.UntilSwitch(ctx, func(ctx context.Context) error {
 		err := indexer.run(ctx, e.filler.Store, r.log)
-		if err != nil && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrUnavailable) {
-			r.logLost(e, err)
-			return nil
+		if index.Continued(err) {
+			return err
 		}
-		return err
+		r.lost(e, err)
+		return nil
 	})
 }
 
-func (r *evmIndexes) logLost(e *evmIndex, err error) {
-	r.log.Error("an EVM chain is not indexed any more", slog.String("chain", e.name), slog.Any("error", err))
+// lost logs why a chain is not indexed any more, unless err is nil.
+func (r *evmIndexes) lost(e *evmIndex, err error) {
+	if err != nil {
+		r.log.Error("an EVM chain is not indexed any more", slog.String("chain", e.name), slog.Any("error", err))
+	}
 }
 
 // evmPart rebuilds the index of a chain beside the one that serves.
