@@ -16,14 +16,14 @@ type Peers interface {
 	Offers(path, method string) (offers, now bool)
 }
 
-// Standing is what a comparison of an endpoint with the executed P-Chain found.
+// Standing is what a comparison of an endpoint with the P-Chain found.
 type Standing int
 
 // The standings of an endpoint.
 const (
 	// Unjudged endpoints were not compared.
 	Unjudged Standing = iota
-	// Agrees means that the endpoint reports what the stake has accepted.
+	// Agrees means that the endpoint lacks nothing and contradicts nothing.
 	Agrees
 	// Lags means that the endpoint lacks blocks. It is asked last.
 	Lags

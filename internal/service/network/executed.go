@@ -32,7 +32,7 @@ type verifiedNode struct {
 // indexNode returns what the indexes ask.
 func (n *Network) indexNode() primary.Node {
 	switch {
-	case n.judge != nil:
+	case n.peerNode != nil && len(n.Node.Each()) > 0:
 		return verifiedNode{n.Node, n.Node.Executed(), n.peerNode}
 	case n.peerNode != nil && n.ledger:
 		return downloadedNode{n.Node, n.peerNode}

@@ -7,36 +7,34 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/internal/node"
-	"quorate/internal/peernode/judge"
+	"quorate/internal/node/judge"
 )
 
-// newJudge returns what compares the nodes of a network with the P-Chain that this process executes, nil if there are
-// not both.
+// newJudge returns what compares the nodes of a network with the P-Chain that this process executes, or else with each
+// other; nil if there is nothing to compare.
 func newJudge(n *Network, log *slog.Logger) *judge.Judge {
-	if n.peerNode == nil {
-		return nil
-	}
-	var nodes []judge.Node
+	o := judge.Options{Log: log}
 	for _, one := range n.Node.Each() {
-		nodes = append(nodes, one)
+		o.Nodes = append(o.Nodes, one)
 	}
-	if len(nodes) == 0 {
+	switch {
+	case len(o.Nodes) == 0, len(o.Nodes) == 1 && n.peerNode == nil:
 		return nil
-	}
-	return judge.New(judge.Options{
-		Executed: n.Node.Executed(), Ready: n.peerNode.Ready, Nodes: nodes, Log: log,
-		Subnets: func() []ids.ID {
+	case n.peerNode != nil:
+		o.Executed, o.Ready = n.Node.Executed(), n.peerNode.Ready
+		o.Subnets = func() []ids.ID {
 			var followed []ids.ID
 			largest, _ := n.Coverage.Subnets()
 			for _, s := range largest {
 				followed = append(followed, s.ID)
 			}
 			return followed
-		},
-	})
+		}
+	}
+	return judge.New(o)
 }
 
-// Verdicts returns what was found about the nodes of the network; none unless the P-Chain is executed here too.
+// Verdicts returns what was found about the nodes of the network; none if there is nothing to compare them with.
 func (n *Network) Verdicts() []judge.Verdict {
 	if n.judge == nil {
 		return nil

@@ -36,7 +36,7 @@ import (
 	"quorate/internal/node/stakes"
 	"quorate/internal/node/uptime"
 	"quorate/internal/peernode"
-	"quorate/internal/peernode/judge"
+	"quorate/internal/node/judge"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
 	"quorate/p2p"
@@ -51,7 +51,7 @@ type Network struct {
 	ID       uint32
 	Node     *node.Client
 	peerNode *peernode.Node // nil unless the P-Chain is followed over the peer-to-peer network
-	judge    *judge.Judge   // nil unless there are nodes besides peerNode
+	judge    *judge.Judge   // nil if there is only one source of the P-Chain
 	Peers    *p2p.Network
 	Resolver *validators.Resolver
 	// Changes derives the changes of validator sets.
@@ -345,6 +345,12 @@ func (n *Network) Run(ctx context.Context) error {
 	if n.role.Connects() || n.peerNode != nil {
 		g.Go(func() error { return n.connect(ctx) })
 	}
+	if n.judge != nil {
+		g.Go(func() error {
+			n.judge.Run(ctx)
+			return nil
+		})
+	}
 	if n.indexed.Load() != nil {
 		g.Go(func() error { return n.indexChains(ctx) })
 		g.Go(func() error { return n.identity.watch(ctx, n.log) })
@@ -394,12 +400,6 @@ func (n *Network) connect(ctx context.Context) error {
 	g.Go(func() error { return n.Resolver.Run(ctx) })
 	if n.peerNode != nil {
 		g.Go(func() error { return n.peerNode.Run(ctx, n.Peers) })
-	}
-	if n.judge != nil {
-		g.Go(func() error {
-			n.judge.Run(ctx)
-			return nil
-		})
 	}
 	g.Go(func() error {
 		warn(ctx, n.Ready, n.log)
@@ -486,14 +486,15 @@ func (n *Network) Ready() error {
 		return nil
 	}
 	height, ok := n.Resolver.LastHeight()
-	if !ok && n.peerNode != nil {
-		err := n.peerNode.Ready()
-		if err != nil && n.peerNode.Status().Err != nil {
-			return &CauseError{"the P-Chain is not executed to its tip", err}
-		}
-		return err
-	}
 	if !ok {
+		if n.peerNode != nil {
+			switch err := n.peerNode.Ready(); {
+			case err != nil && n.peerNode.Status().Err != nil:
+				return &CauseError{"the P-Chain is not executed to its tip", err}
+			case err != nil:
+				return err
+			}
+		}
 		return ErrNoHeight
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -1,5 +1,6 @@
 // Package judge compares what upstream nodes report of the P-Chain with the chain that this process executes: their
 // heights, blocks and validator sets. It tells the nodes' client which of them lag or lie. It decides nothing else.
+// Without an executed chain it compares the heights of the nodes with each other, which shows only that nodes lag.
 package judge
 
 import (
@@ -35,9 +36,10 @@ type Node interface {
 
 var _ Node = (*node.Client)(nil)
 
-// Options of a Judge. Executed, Ready and Nodes are required.
+// Options of a Judge. Nodes is required.
 type Options struct {
-	// Executed is the chain that this process executes. Ready returns nil while it is executed to its tip.
+	// Executed is the chain that this process executes; nil without one. Ready returns nil while it is executed to its
+	// tip.
 	Executed Chain
 	Ready    func() error
 	Nodes    []Node
@@ -55,7 +57,7 @@ const (
 	timeout = 15 * time.Second
 	// again is the time after which a difference is looked at again before it counts.
 	again = time.Second
-	// lagFor is how long a node may lack an executed block.
+	// lagFor is how long a node may lack a block that was executed, or that another node has.
 	lagFor = 30 * time.Second
 	// aheadFor is how long a node may be at a height that is not executed. It exceeds the time for which the executed tip
 	// counts without a confirmation, so the stake has confirmed a lower tip meanwhile.
@@ -78,7 +80,7 @@ type Judge struct {
 	nodes []*judged
 }
 
-// mark is a height that the executed chain reached, with the time at which this was noticed.
+// mark is a height that the chain reached, with the time at which this was noticed.
 type mark struct {
 	height uint64
 	at     time.Time
@@ -145,6 +147,10 @@ func (j *Judge) Run(ctx context.Context) {
 
 // round compares all nodes once, unless the executed chain is not at its tip.
 func (j *Judge) round(ctx context.Context) bool {
+	if j.o.Executed == nil {
+		j.together(ctx)
+		return true
+	}
 	height, err := j.height(ctx)
 	if err != nil {
 		// How long a node has been behind the tip or ahead of it is unknown without the tip.
@@ -154,10 +160,7 @@ func (j *Judge) round(ctx context.Context) bool {
 		}
 		return false
 	}
-	if len(j.marks) == 0 || j.marks[len(j.marks)-1].height < height {
-		j.marks = append(j.marks, mark{height, time.Now()})
-		j.marks = j.marks[max(0, len(j.marks)-maxMarks):]
-	}
+	j.mark(height)
 	chosen := j.choose()
 	var comparing sync.WaitGroup
 	for _, n := range j.nodes {
@@ -172,6 +175,41 @@ func (j *Judge) round(ctx context.Context) bool {
 	}
 	comparing.Wait()
 	return true
+}
+
+// together compares the heights of all nodes that answer. The highest one is the tip.
+func (j *Judge) together(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	heights, errs := make([]uint64, len(j.nodes)), make([]error, len(j.nodes))
+	var asking sync.WaitGroup
+	for i, n := range j.nodes {
+		asking.Go(func() { heights[i], errs[i] = n.node.Height(limited) })
+	}
+	asking.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	tip := uint64(0)
+	for i, height := range heights {
+		if errs[i] == nil {
+			tip = max(tip, height)
+		}
+	}
+	// Without the node that was at a greater height, the others are as good as there are.
+	j.marks = slices.DeleteFunc(j.marks, func(m mark) bool { return m.height > tip })
+	j.mark(tip)
+	for i, n := range j.nodes {
+		j.conclude(n, j.lagging(heights[i], tip, "another node reports"), errs[i])
+	}
+}
+
+// mark notes that the chain is at height.
+func (j *Judge) mark(height uint64) {
+	if len(j.marks) == 0 || j.marks[len(j.marks)-1].height < height {
+		j.marks = append(j.marks, mark{height, time.Now()})
+		j.marks = j.marks[max(0, len(j.marks)-maxMarks):]
+	}
 }
 
 // height returns the height of the executed chain.

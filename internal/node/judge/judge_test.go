@@ -254,6 +254,42 @@ func TestRestartingNodeLagsAndReturns(t *testing.T) {
 	})
 }
 
+// Without an executed chain, the nodes show which of them is behind.
+func TestNodesThatAreComparedWithEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second, third := &chain{height: 100}, &chain{height: 100}, &chain{err: node.ErrUnavailable}
+		var lines log
+		j := New(Options{Nodes: []Node{first, second, third}, Log: slog.New(slog.NewTextHandler(&lines, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); j.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		after := func(d time.Duration) []node.Standing {
+			time.Sleep(d)
+			synctest.Wait()
+			return []node.Standing{first.judgedAs(), second.judgedAs(), third.judgedAs()}
+		}
+		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Unjudged}, after(time.Second))
+
+		first.change(func(c *chain) { c.height = 101 })
+		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Unjudged}, after(lagFor), "the block is new")
+		require.Equal(t, []node.Standing{node.Agrees, node.Lags, node.Unjudged}, after(2*interval))
+		require.Contains(t, j.Verdicts()[1].Text, "it is at height 100, 1 blocks behind height 101 that another node reports, for more than 40s")
+
+		first.change(func(c *chain) { c.err = node.ErrUnavailable })
+		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Unjudged}, after(interval), "no other node has more")
+		third.change(func(c *chain) { c.err, c.height = nil, 150 })
+		first.change(func(c *chain) { c.err, c.height = nil, 149 })
+		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Agrees}, after(interval))
+		third.change(func(c *chain) { c.height = 151 })
+		first.change(func(c *chain) { c.height = 151 })
+		require.Equal(t, []node.Standing{node.Agrees, node.Lags, node.Agrees}, after(lagFor+interval))
+		second.change(func(c *chain) { c.height = 151 })
+		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Agrees}, after(interval))
+		require.NotContains(t, lines.String(), "contradicts")
+	})
+}
+
 func TestOldTip(t *testing.T) {
 	judging(t, func(b *bench) {
 		b.executed.change(func(c *chain) { c.height = 101 })
@@ -334,7 +370,7 @@ func TestLiesAreFound(t *testing.T) {
 				require.Equal(t, node.Lies, b.node.judgedAs())
 				began := v.Since
 				require.NoError(t, testutil.CollectAndCompare(b.Judge, strings.NewReader(`
-# HELP quorate_upstream_verdict 1 for what a comparison with the P-Chain that this process executes found about the upstream node: it agrees, lags, or lies. All are 0 before the first comparison.
+# HELP quorate_upstream_verdict 1 for what a comparison with the P-Chain found about the upstream node: it agrees, lags, or, if this process executes the P-Chain, lies. All are 0 before the first comparison.
 # TYPE quorate_upstream_verdict gauge
 quorate_upstream_verdict{node="node:9650",verdict="agrees"} 0
 quorate_upstream_verdict{node="node:9650",verdict="lags"} 0

@@ -50,10 +50,7 @@ func (j *Judge) compare(ctx context.Context, n *judged, height uint64, subnets [
 	if compared == 0 {
 		return finding{}, errNothing
 	}
-	if text := j.behind(reported, height); text != "" {
-		return finding{node.Lags, text}, nil
-	}
-	return finding{standing: node.Agrees}, nil
+	return j.lagging(reported, height, "the validators have accepted"), nil
 }
 
 // unaccepted returns what is wrong if the node has been at a height for long that is not executed.
@@ -73,18 +70,19 @@ func (n *judged) unaccepted(reported, height uint64) string {
 	return fmt.Sprintf("it reports height %d, and the validators have accepted none above %d", reported, height)
 }
 
-// behind returns how far the node is behind if it has lacked a block for long.
-func (j *Judge) behind(reported, height uint64) string {
+// lagging returns whether a node that reported a height has lacked a block for long. known says how height, the chain's,
+// is known.
+func (j *Judge) lagging(reported, height uint64, known string) finding {
 	for _, m := range j.marks {
 		if m.height <= reported {
 			continue
 		}
 		if lag := time.Since(m.at); lag > lagFor {
-			return fmt.Sprintf("it is at height %d, %d blocks behind height %d that the validators have accepted, for more than %s", reported, height-reported, height, lag.Truncate(time.Second))
+			return finding{node.Lags, fmt.Sprintf("it is at height %d, %d blocks behind height %d that %s, for more than %s", reported, height-reported, height, known, lag.Truncate(time.Second))}
 		}
 		break
 	}
-	return ""
+	return finding{standing: node.Agrees}
 }
 
 // look is something that chains can differ in. It returns the difference between what a node and the executed chain
