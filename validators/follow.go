@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -63,6 +65,7 @@ type follower struct {
 	*Resolver
 	unusable map[ids.ID]bool // subnets whose newest set is invalid
 	partial  bool            // the node does not report all sets at once
+	known    []ids.ID        // if partial, subnets whose sets of the height were requested
 }
 
 func newFollower(r *Resolver) *follower {
@@ -82,6 +85,7 @@ func (f *follower) follow(ctx context.Context) error {
 	if !f.seenAt.IsZero() && height <= f.height {
 		f.seenAt = time.Now()
 		f.mu.Unlock()
+		f.more(ctx)
 		return nil
 	}
 	f.mu.Unlock()
@@ -137,6 +141,7 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 	f.mu.Lock()
 	subnets := f.wanted.list()
 	f.mu.Unlock()
+	f.known = slices.Clone(subnets)
 	all = make(map[ids.ID]node.ValidatorSet, 1+len(subnets))
 	for _, subnetID := range append(subnets, constants.PrimaryNetworkID) {
 		one, err := f.chain.ValidatorsAt(ctx, subnetID, height)
@@ -151,6 +156,37 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 		}
 	}
 	return all, nil
+}
+
+// more passes on the sets of subnets that are wanted since follow requested all: connections to their validators must not
+// wait for the next block.
+func (f *follower) more(ctx context.Context) {
+	if !f.partial {
+		return
+	}
+	f.mu.Lock()
+	height, source, sets := f.height, f.source, maps.Clone(f.latest)
+	if sets == nil { // forgotten in between
+		f.mu.Unlock()
+		return
+	}
+	subnets := slices.DeleteFunc(f.wanted.list(), func(id ids.ID) bool { return slices.Contains(f.known, id) })
+	f.mu.Unlock()
+	for _, id := range subnets {
+		if s, err := f.at(ctx, setID{id, height}); err == nil { // most are cached; the others wait for the next block
+			sets[id] = s
+		}
+	}
+	f.known = append(f.known, subnets...)
+	f.mu.Lock()
+	changed := f.source == source && len(sets) > len(f.latest)
+	if changed {
+		f.latest = sets
+	}
+	f.mu.Unlock()
+	if changed && f.onSet != nil {
+		f.onSet(height, sets)
+	}
 }
 
 // wanted holds the subnets of recent requests, at most maxWanted. The zero value is ready

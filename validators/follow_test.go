@@ -37,6 +37,12 @@ func TestNodeThatDoesNotReportAllSets(t *testing.T) {
 	_, err = r.Set(t.Context(), unknown, 0)
 	require.ErrorIs(t, err, ErrUnknownSubnet)
 
+	require.NoError(t, f.follow(t.Context()))
+	require.Contains(t, last, wantedSubnet, "its validators are dialled before the next block")
+	calls := c.setCalls.Load()
+	require.NoError(t, f.follow(t.Context()))
+	require.Equal(t, calls, c.setCalls.Load(), "once is enough")
+
 	c.height = 11
 	require.NoError(t, f.follow(t.Context()))
 	require.Len(t, last, 2)
