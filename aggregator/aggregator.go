@@ -191,11 +191,11 @@ func (a *Aggregator) Close() {
 	a.running.Wait()
 }
 
-// maxMoves bounds how often a request starts over because the proposed
-// validator set changed while it was being signed.
+// maxMoves bounds how often a request starts over because the validator set
+// changed while it was being signed.
 const maxMoves = 3
 
-// moveTimeout bounds the check whether the proposed validator set changed while a message was signed.
+// moveTimeout bounds the check whether the validator set changed while a message was signed.
 const moveTimeout = 500 * time.Millisecond
 
 // Sign returns the signed message that req asks for, verified against the
@@ -234,28 +234,47 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 		if err != nil && earlier != nil {
 			return earlier, nil // the message is valid for the set it names
 		}
-		if err != nil {
-			// A round is shared with requests for an equal set at another height.
-			var failed *Error
-			if errors.As(err, &failed) && failed.Account != nil {
-				failed.Account.PChainHeight = set.Height
-				a.explain(ctx, req, set, failed)
+		if err == nil {
+			result = result.at(set.Height)
+		}
+		if !atHand && moves < maxMoves && (err == nil || dependsOnSet(err)) {
+			// A message is valid for all sets with an equal fingerprint. After a failure, other nodes may answer.
+			latest := a.latest(ctx, req, set)
+			if latest.Fingerprint() != set.Fingerprint() || err != nil && latest.Nodes() != set.Nodes() {
+				set, earlier = latest, result
+				continue
 			}
-			return nil, err
 		}
-		result = result.at(set.Height)
-		if atHand || moves == maxMoves {
-			return result, nil
+		// A round is shared with requests for an equal set at another height.
+		var failed *Error
+		if errors.As(err, &failed) && failed.Account != nil {
+			failed.Account.PChainHeight = set.Height
+			a.explain(ctx, req, set, failed)
 		}
-		// The set that is wanted may have changed while validators were asked.
-		limited, cancel := context.WithTimeout(ctx, moveTimeout)
-		latest, err := a.resolve(limited, req)
-		cancel()
-		if err != nil || latest.Fingerprint() == set.Fingerprint() {
-			return result, nil //nolint:nilerr // the message is valid for the set it names
-		}
-		set, earlier = latest, result
+		return result, err
 	}
+}
+
+// dependsOnSet reports whether a request failed that may succeed with another validator set.
+func dependsOnSet(err error) bool {
+	var failed *Error
+	return errors.As(err, &failed) &&
+		(failed.Code == CodeQuorumNotReached || failed.Code == CodeRefused || failed.Code == CodeQuorumImpossible)
+}
+
+// latest returns the validator set that req is to be signed by now. It returns set if ctx has ended, or if the latest
+// set cannot be resolved within moveTimeout.
+func (a *Aggregator) latest(ctx context.Context, req Request, set *validators.Set) *validators.Set {
+	if ctx.Err() != nil {
+		return set
+	}
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	latest, err := a.resolve(ctx, req)
+	if err != nil {
+		return set
+	}
+	return latest
 }
 
 // resolve finds the validator set that req is to be signed by.

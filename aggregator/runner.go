@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
 
@@ -37,6 +38,8 @@ type runner struct {
 	filedResult *Result
 	watched     watched
 	due         []delivery // outcomes that answer has queued
+	// cachedWeight is the verified weight at the last call of cacheVerified.
+	cachedWeight uint64
 }
 
 // delivery is an outcome on its way to its waiter.
@@ -266,11 +269,26 @@ func (f *runner) serveLate(c *waiter) bool {
 }
 
 func (f *runner) fail(a action) {
+	f.cacheVerified()
 	failed := f.round.failure(a.code, a.waiter.need, f.agg.transport.Failure)
 	if a.code == CodeNotSeen {
 		f.agg.unseen.put(f.key, a.waiter.need, failed)
 	}
 	f.answer(a.waiter, outcome{err: failed})
+}
+
+// cacheVerified caches the verified signatures before a waiter fails, so that its request can use them with another
+// validator set.
+func (f *runner) cacheVerified() {
+	if f.cachedWeight == f.round.verified {
+		return
+	}
+	f.cachedWeight = f.round.verified
+	for i := range f.round.members {
+		if m := &f.round.members[i]; m.state == signed && !m.recalled {
+			f.agg.verified.put(f.key.message, keyOf(f.round.set.Validators[i]), [ava.SignatureLen]byte(m.signature.Compress()))
+		}
+	}
 }
 
 // search looks for the message on its chain, concurrently with the round. It ends with life.

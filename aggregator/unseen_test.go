@@ -13,6 +13,8 @@ import (
 	"github.com/ava-labs/avalanchego/snow/engine/common"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+
+	platformnetwork "github.com/ava-labs/avalanchego/vms/platformvm/network"
 )
 
 // refusals of a message that validators have not seen, as real nodes put them.
@@ -58,6 +60,26 @@ func TestUnseenMessagesAreRecognized(t *testing.T) {
 	}
 	require.True(t, unseen(constants.PlatformChainID, &common.AppError{Code: 11, Message: "validation does not exist"}))
 	require.False(t, unseen(constants.PlatformChainID, &common.AppError{Code: 5, Message: "failed to parse justification"}))
+}
+
+// TestRefusedRemovalFailsSoon: validators still have a validator whose removal they are to sign. A request that does not
+// know of the removal for certain ends soon, and the next one asks them again.
+func TestRefusedRemovalFailsSoon(t *testing.T) {
+	n := newFakeNetwork(t, 25, 25, 25, 25)
+	n.everyone(refuse(platformnetwork.ErrValidationExists, "validation exists", 5*time.Millisecond))
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		req := Request{Message: testMessageFrom(t, testNetworkID, constants.PlatformChainID, "m"), Wait: time.Second}
+		for range 2 {
+			start, asked := time.Now(), n.requests
+			_, err := a.Sign(ctx, req)
+			requireFailure(t, err, CodeNotSeen)
+			require.InDelta(t, 2.5, time.Since(start).Seconds(), 0.5)
+			require.GreaterOrEqual(t, n.requests, asked+4)
+		}
+		n.everyone(honest(5 * time.Millisecond))
+		_, err := a.Sign(ctx, req)
+		require.NoError(t, err)
+	})
 }
 
 // A message that was never sent fails after 2 to 3 s, with few requests to validators. A second

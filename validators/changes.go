@@ -49,7 +49,8 @@ type Changes struct {
 	resolver *Resolver
 	touched  Touched // may be nil
 	diffs    *cache[setID, *Change]
-	source   atomic.Uint64 // Options.Source of diffs
+	// generation is that of the Resolver's cache when diffs were derived.
+	generation atomic.Uint64
 }
 
 // longChange is the number of changed validators from which on a change is cached only briefly.
@@ -94,7 +95,7 @@ func (c *Changes) Check(ctx context.Context, subnetID ids.ID) error {
 // height up to which there is none. If it fails, reached is nevertheless a height up to which there is none. Errors are
 // those of Resolver.Set.
 func (c *Changes) Next(ctx context.Context, subnetID ids.ID, after uint64) (found *Change, reached uint64, err error) {
-	if source := c.resolver.refresh(); c.source.Swap(source) != source {
+	if generation := c.resolver.refresh(); c.generation.Swap(generation) != generation {
 		c.diffs.forget()
 	}
 	_, to, ok := c.Range()

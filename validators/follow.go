@@ -66,6 +66,8 @@ type follower struct {
 	unusable map[ids.ID]bool // subnets whose newest set is invalid
 	partial  bool            // the node does not report all sets at once
 	known    []ids.ID        // if partial, subnets whose sets of the height were requested
+	// lowerSince is when nodes began to report heights below the followed one; zero if the last report was not lower.
+	lowerSince time.Time
 }
 
 func newFollower(r *Resolver) *follower {
@@ -75,12 +77,17 @@ func newFollower(r *Resolver) *follower {
 func (f *follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	source := f.refresh()
+	generation := f.refresh()
 	height, err := f.chain.ProposedHeight(ctx)
 	if err != nil {
 		return fmt.Errorf("requesting the proposed height: %w", err)
 	}
 	f.mu.Lock()
+	before, wrong := f.height, f.generation == generation && f.wasTooHigh(height)
+	if wrong {
+		f.forget()
+		generation, f.lowerSince = f.generation, time.Time{}
+	}
 	// A node that lags behind another one must not decrease the height.
 	if !f.seenAt.IsZero() && height <= f.height {
 		f.seenAt = time.Now()
@@ -89,6 +96,9 @@ func (f *follower) follow(ctx context.Context) error {
 		return nil
 	}
 	f.mu.Unlock()
+	if wrong {
+		f.log.Warn("the proposed height of the P-Chain decreases: the higher one was wrong, or the network was restarted", slog.Uint64("from", before), slog.Uint64("to", height))
+	}
 	raw, err := f.all(ctx, height)
 	if err != nil {
 		return err
@@ -106,10 +116,10 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 		delete(f.unusable, subnetID)
 		sets[subnetID] = s
-		f.keep(source, s)
+		f.keep(generation, s)
 	}
 	f.mu.Lock()
-	if f.source != source {
+	if f.generation != generation {
 		f.mu.Unlock()
 		return nil // the next call has the sets from the other source
 	}
@@ -120,6 +130,21 @@ func (f *follower) follow(ctx context.Context) error {
 		f.onSet(height, sets)
 	}
 	return nil
+}
+
+// lowerFor is how long nodes report only heights below the followed one until that is taken for wrong. A node that lags
+// for so long is asked only if the others fail.
+const lowerFor = 2 * time.Minute
+
+// wasTooHigh records the height that a node reports now, and reports whether the followed one was wrong. It requires mu.
+func (f *follower) wasTooHigh(height uint64) bool {
+	switch {
+	case height >= f.height:
+		f.lowerSince = time.Time{}
+	case f.lowerSince.IsZero():
+		f.lowerSince = time.Now()
+	}
+	return !f.lowerSince.IsZero() && time.Since(f.lowerSince) >= lowerFor
 }
 
 // all requests the sets of all subnets at a height. From a node without that method it
@@ -165,7 +190,7 @@ func (f *follower) more(ctx context.Context) {
 		return
 	}
 	f.mu.Lock()
-	height, source, sets := f.height, f.source, maps.Clone(f.latest)
+	height, generation, sets := f.height, f.generation, maps.Clone(f.latest)
 	if sets == nil { // forgotten in between
 		f.mu.Unlock()
 		return
@@ -179,7 +204,7 @@ func (f *follower) more(ctx context.Context) {
 	}
 	f.known = append(f.known, subnets...)
 	f.mu.Lock()
-	changed := f.source == source && len(sets) > len(f.latest)
+	changed := f.generation == generation && len(sets) > len(f.latest)
 	if changed {
 		f.latest = sets
 	}

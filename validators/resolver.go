@@ -118,10 +118,11 @@ type Resolver struct {
 	height     uint64          // guarded by mu; newest proposed height whose sets are cached
 	seenAt     time.Time       // guarded by mu; when the node last reported it; zero before
 	reported   uint64          // guarded by mu; highest proposed height that a caller received
-	reportedAt time.Time       // guarded by mu; when a caller last received one
+	reportedAt time.Time       // guarded by mu; when a caller last received it
 	latest     map[ids.ID]*Set // guarded by mu; sets of height; never modified
 	wanted     wanted          // guarded by mu
 	source     uint64          // guarded by mu; Options.Source of what is cached
+	generation uint64          // guarded by mu; see refresh
 }
 
 type setID struct {
@@ -221,19 +222,37 @@ func refused(err error) bool {
 // minute. Errors are ErrUnknownSubnet, ErrHeightUnavailable, ErrHeightTooOld, those of
 // Options.Enter, and the node's.
 func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Set, error) {
-	id := setID{subnetID, height}
 	if height == 0 {
-		proposed, err := r.proposedHeight(ctx)
-		if err != nil {
-			return nil, err
-		}
-		id.height = proposed
-	} else if _, ok := r.cached(id); !ok {
+		return r.proposedSet(ctx, subnetID)
+	}
+	id := setID{subnetID, height}
+	if _, ok := r.cached(id); !ok {
 		if err := r.checkAge(ctx, height); err != nil {
 			return nil, err
 		}
 	}
 	return r.concrete(ctx, id)
+}
+
+// proposedSet returns a subnet's set at the proposed height. If nodes no longer answer since one reported that height, it
+// returns the set of the height that Run followed, for the time of an outage.
+func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, error) {
+	height, err := r.proposedHeight(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.concrete(ctx, setID{subnetID, height})
+	if !errors.Is(err, node.ErrUnavailable) || ctx.Err() != nil {
+		return s, err
+	}
+	r.mu.Lock()
+	last, ok := r.latest[subnetID]
+	ok = ok && time.Since(r.seenAt) < outage
+	r.mu.Unlock()
+	if !ok {
+		return nil, err
+	}
+	return last, nil
 }
 
 // checkAge returns ErrHeightTooOld if a height lies too far back.
@@ -253,10 +272,10 @@ func (r *Resolver) proposedHeight(ctx context.Context) (uint64, error) {
 	if warm, ok := r.ProposedHeight(); ok {
 		return warm, nil
 	}
-	source := r.refresh()
+	generation := r.refresh()
 	reported, err := r.proposed.get(ctx, struct{}{})
 	if err == nil {
-		r.noteProposed(source, reported)
+		r.noteProposed(generation, reported)
 		return reported, nil
 	}
 	if last, ok := r.LastHeight(); ok && ctx.Err() == nil {
@@ -309,12 +328,14 @@ func (r *Resolver) ProposedHeight() (uint64, bool) {
 // hardly change in that time, and verifiers use a height from some time ago too.
 const outage = time.Minute
 
-// noteProposed records a proposed height that a source reported.
-func (r *Resolver) noteProposed(source, height uint64) {
+// noteProposed records a proposed height that a caller received. A node that lags behind another one does not decrease
+// the highest one, which is forgotten after the time of an outage: it may have been an error.
+func (r *Resolver) noteProposed(generation, height uint64) {
 	r.mu.Lock()
-	newer := source == r.source && height > r.reported
-	if source == r.source {
-		r.reported, r.reportedAt = max(r.reported, height), time.Now()
+	current := generation == r.generation
+	newer := current && (height > r.reported || time.Since(r.reportedAt) >= outage)
+	if newer || current && height == r.reported {
+		r.reported, r.reportedAt = height, time.Now()
 	}
 	r.mu.Unlock()
 	if newer {
@@ -332,20 +353,22 @@ func (r *Resolver) forgetRefusals() {
 
 // LastHeight returns the highest reported proposed height, and false if the last report is too old. Its sets stay in use
 // for a while if no node reports a height.
-func (r *Resolver) LastHeight() (uint64, bool) {
+func (r *Resolver) LastHeight() (height uint64, ok bool) {
 	r.refresh()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := r.seenAt
-	if r.reportedAt.After(last) {
-		last = r.reportedAt
+	if time.Since(r.seenAt) < outage {
+		height, ok = r.height, true
 	}
-	return max(r.height, r.reported), !last.IsZero() && time.Since(last) < outage
+	if time.Since(r.reportedAt) < outage {
+		height, ok = max(height, r.reported), true
+	}
+	return height, ok
 }
 
 // fetch requests one set from the node.
 func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
-	source := r.refresh()
+	generation := r.refresh()
 	if id.height == platformapi.ProposedHeight {
 		// The node would return the currently proposed set.
 		return nil, r.unavailable(ctx, id, nil)
@@ -379,7 +402,7 @@ func (r *Resolver) fetch(ctx context.Context, id setID) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.keep(source, s)
+	r.keep(generation, s)
 	return s, nil
 }
 

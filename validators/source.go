@@ -2,18 +2,26 @@ package validators
 
 import "time"
 
-// refresh forgets what is cached if it is from another source, and returns the present source; see Options.Source.
-func (r *Resolver) refresh() (source uint64) {
-	if r.origin == nil {
-		return 0
+// refresh forgets what is cached if it is from another source; see Options.Source. It returns the generation of what is
+// cached, which changes when answers from before may be wrong.
+func (r *Resolver) refresh() (generation uint64) {
+	source := uint64(0)
+	if r.origin != nil {
+		source = r.origin()
 	}
-	source = r.origin()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.source == source {
-		return source
+	if r.source != source {
+		r.source = source
+		r.forget()
 	}
-	r.source, r.latest = source, nil
+	return r.generation
+}
+
+// forget drops everything that is cached. It requires mu.
+func (r *Resolver) forget() {
+	r.generation++
+	r.latest = nil
 	r.height, r.reported = 0, 0
 	r.seenAt, r.reportedAt = time.Time{}, time.Time{}
 	r.sets.Clear()
@@ -24,14 +32,13 @@ func (r *Resolver) refresh() (source uint64) {
 	r.subnets.forget()
 	r.current.forget()
 	r.epochs.forget()
-	return source
 }
 
-// keep caches a set that a source reported.
-func (r *Resolver) keep(source uint64, s *Set) {
+// keep caches a set of a generation.
+func (r *Resolver) keep(generation uint64, s *Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.source == source {
+	if r.generation == generation {
 		r.sets.Set(setID{s.SubnetID, s.Height}, s)
 	}
 }

@@ -1,6 +1,7 @@
 package l1message
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -42,6 +43,16 @@ func processing(txID ids.ID) error {
 
 func behind(txID ids.ID) error {
 	return &aggregator.Error{Code: CodeProcessing, Message: fmt.Sprintf("transaction %s is accepted, but the upstream node has not applied it yet; ask again in a moment", txID)}
+}
+
+// disputed returns the error for a removal that the node reports and validators refuse to sign with err.
+func disputed(txID ids.ID, err error) error {
+	failed := &aggregator.Error{Code: CodeProcessing, Err: err, Message: fmt.Sprintf("the upstream node does not have the validator that transaction %s registered, but the validators that are to sign its removal do: the node or they are behind; ask again in a moment", txID)}
+	var refused *aggregator.Error
+	if errors.As(err, &refused) {
+		failed.Account = refused.Account
+	}
+	return failed
 }
 
 func dropped(txID ids.ID, s node.TxStatus) error {

@@ -64,6 +64,8 @@ type world struct {
 	slow         time.Duration // an answer to BlockByHeight takes so long
 	noEpoch      bool          // EpochHeight does not answer
 	onSign       func(aggregator.Request) error
+	// lagging reports whether a node without the newest 3 blocks answers a call; nil means never.
+	lagging func(method string) bool
 }
 
 func newWorld(t testing.TB) *world {
@@ -162,6 +164,8 @@ func (w *world) called(method string) error {
 	return w.fail[method]
 }
 
+func (w *world) lags(method string) bool { return w.lagging != nil && w.lagging(method) }
+
 var errNotFound = &node.RPCError{Method: "platform.getTx", Code: -32000, Message: "couldn't get tx: not found"}
 
 func (w *world) TxStatus(_ context.Context, txID ids.ID) (node.TxStatus, error) {
@@ -170,6 +174,9 @@ func (w *world) TxStatus(_ context.Context, txID ids.ID) (node.TxStatus, error) 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.lags("TxStatus") {
+		return node.TxStatus{Status: status.Unknown}, nil
+	}
 	if _, ok := w.txs[txID]; ok {
 		return node.TxStatus{Status: status.Committed}, nil
 	}
@@ -182,7 +189,7 @@ func (w *world) Tx(_ context.Context, txID ids.ID) ([]byte, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if tx, ok := w.txs[txID]; ok {
+	if tx, ok := w.txs[txID]; ok && !w.lags("Tx") {
 		return tx.Bytes(), nil
 	}
 	return nil, errNotFound
@@ -199,7 +206,7 @@ func (w *world) L1Validator(_ context.Context, validationID ids.ID) (*node.L1Val
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if v, ok := w.validators[validationID]; ok {
+	if v, ok := w.validators[validationID]; ok && !w.lags("L1Validator") {
 		current := *v
 		return &current, nil
 	}
@@ -207,7 +214,11 @@ func (w *world) L1Validator(_ context.Context, validationID ids.ID) (*node.L1Val
 }
 
 func (w *world) Height(context.Context) (uint64, error) {
-	return w.chain.Next() - 1 - w.lag, w.called("Height")
+	height := w.chain.Next() - 1 - w.lag
+	if w.lags("Height") {
+		height -= 3
+	}
+	return height, w.called("Height")
 }
 
 func (w *world) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/proto/pb/platformvm"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -29,6 +31,8 @@ type transaction struct {
 	event pchain.L1Event
 	// height is the P-Chain height; 0 if the index does not have the transaction.
 	height uint64
+	// time is that of its block; zero if the index does not have the transaction.
+	time time.Time
 	// manager is the blockchain that sent a registration or weight change; nil if the index does not have it.
 	manager *ids.ID
 }
@@ -41,7 +45,7 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 			return nil, fmt.Errorf("reading the index of transaction %s: %w", txID, err)
 		}
 		if indexed != nil {
-			return &transaction{id: txID, event: indexed.Event, height: indexed.Height}, nil
+			return &transaction{id: txID, event: indexed.Event, height: indexed.Height, time: indexed.Time}, nil
 		}
 	}
 	if until, ok := d.unknown.Get(txID); ok && time.Now().Before(until) {
@@ -73,6 +77,10 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 // fetch fetches an accepted transaction from the node.
 func (d *Deriver) fetch(ctx context.Context, txID ids.ID) (*transaction, error) {
 	raw, err := d.node.Tx(ctx, txID)
+	var refused *node.RPCError
+	if errors.As(err, &refused) && strings.HasSuffix(refused.Message, database.ErrNotFound.Error()) {
+		return nil, behind(txID)
+	}
 	if err != nil {
 		return nil, aggregator.NodeFailure(ctx, err)
 	}

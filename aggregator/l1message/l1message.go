@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/proto/pb/platformvm"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/vms/platformvm/status"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
@@ -137,16 +138,23 @@ func (d *Deriver) Sign(ctx context.Context, txID ids.ID, adjust func(*aggregator
 		adjusted := req
 		adjust(&adjusted)
 		result, err := d.signer.Sign(ctx, adjusted)
-		if err == nil || derivations == maxDerivations || !stale(err) || ctx.Err() != nil {
+		if err == nil || !stale(err) {
 			return result, err
+		}
+		unseen := codeOf(err) == aggregator.CodeNotSeen
+		if unseen {
+			err = disputed(txID, err)
+		}
+		if derivations == maxDerivations || ctx.Err() != nil {
+			return nil, err
 		}
 		// Validators may refuse because of a change that the node or the index learned of only during signing.
 		latest, again := d.Request(ctx, txID)
-		var known *aggregator.Error
-		if errors.As(again, &known) && known.Code == CodeSuperseded {
+		switch codeOf(again) {
+		case CodeSuperseded, CodeProcessing:
 			return nil, again
 		}
-		if again != nil || latest.Message.ID() == req.Message.ID() {
+		if again != nil || latest.Message.ID() == req.Message.ID() && !unseen {
 			return nil, err
 		}
 		req = latest
@@ -155,8 +163,20 @@ func (d *Deriver) Sign(ctx context.Context, txID ids.ID, adjust func(*aggregator
 
 // stale reports whether a failure may come from an outdated message.
 func stale(err error) bool {
+	switch codeOf(err) {
+	case aggregator.CodeRefused, aggregator.CodeQuorumNotReached, aggregator.CodeNotSeen:
+		return true
+	}
+	return false
+}
+
+// codeOf returns the code of an *aggregator.Error; empty for other errors.
+func codeOf(err error) aggregator.Code {
 	var failed *aggregator.Error
-	return errors.As(err, &failed) && (failed.Code == aggregator.CodeRefused || failed.Code == aggregator.CodeQuorumNotReached)
+	if !errors.As(err, &failed) {
+		return ""
+	}
+	return failed.Code
 }
 
 // Request returns the aggregator request for a transaction: the message that the P-Chain now signs because of it, with
@@ -164,7 +184,8 @@ func stale(err error) bool {
 //
 //   - ConvertSubnetToL1Tx: the conversion.
 //   - RegisterL1ValidatorTx: that the validator is registered or, once it has been
-//     removed, that it is not and never will be again.
+//     removed, that it is not and never will be again. If only the node reports the
+//     removal, validators may contradict: Sent is false.
 //   - SetL1ValidatorWeightTx: the weight, unless a newer change was accepted;
 //     for weight 0, which removes the validator, that it is not registered.
 //
@@ -195,6 +216,9 @@ func (d *Deriver) Request(ctx context.Context, txID ids.ID) (aggregator.Request,
 type statement struct {
 	payload       message.Payload
 	justification []byte
+	// unsure says that only the lack of a validator on the upstream node shows that it was removed. The node may lag behind
+	// the registration.
+	unsure bool
 }
 
 // state returns the statement for tx in the current state.
@@ -203,14 +227,24 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	case *pchain.Conversion:
 		return conversion(event)
 	case *pchain.Registration:
-		gone, err := d.isGone(ctx, tx, event.ValidationID)
+		latest, err := d.latestChange(ctx, event.ValidationID)
 		if err != nil {
 			return statement{}, err
 		}
-		if !gone {
+		// The index comes first because the node may lag behind.
+		if latest != nil && latest.Weight == 0 {
+			return removed(event.ValidationID, registrationProof(event.Message))
+		}
+		current, err := d.current(ctx, tx, event.ValidationID)
+		if err != nil {
+			return statement{}, err
+		}
+		if current != nil {
 			return registered(event.ValidationID)
 		}
-		return removed(event.ValidationID, registrationProof(event.Message))
+		s, err := removed(event.ValidationID, registrationProof(event.Message))
+		s.unsure = true
+		return s, err
 	case *pchain.WeightChange:
 		if event.Weight == 0 {
 			proof, err := d.proof(ctx, tx, event.ValidationID)
@@ -228,37 +262,42 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 	}
 }
 
-// isGone reports whether the validator that tx registered has been removed, according to the index or else to the node.
-// The index comes first because the node may lag behind.
-func (d *Deriver) isGone(ctx context.Context, tx *transaction, validationID ids.ID) (bool, error) {
-	latest, err := d.latestChange(ctx, validationID)
-	if err != nil || latest != nil && latest.Weight == 0 {
-		return err == nil, err
-	}
-	current, err := d.current(ctx, tx, validationID)
-	return current == nil, err
-}
+// nodeLag is how far nodes behind one URL may lag behind each other.
+const nodeLag = 10 * time.Second
 
-// current returns a validator as the node has it after tx, nil if it has been removed.
+// current returns a validator as the node has it after tx, nil if it has been removed. A node that lags behind
+// another one does not have the validator yet.
 func (d *Deriver) current(ctx context.Context, tx *transaction, validationID ids.ID) (*node.L1Validator, error) {
-	for applied := tx.height == 0; ; applied = true {
+	for checked := false; ; checked = true {
 		current, err := d.node.L1Validator(ctx, validationID)
 		if err != nil {
 			return nil, aggregator.NodeFailure(ctx, err)
 		}
-		if current != nil || applied {
+		if current != nil || checked {
 			return current, nil
 		}
-		// A node that lags behind the index does not have the validator yet. One that has applied tx is asked again, because
-		// it may have done so since.
-		height, err := d.node.Height(ctx)
+		if time.Since(tx.time) < nodeLag {
+			return nil, behind(tx.id)
+		}
+		applied, err := d.applied(ctx, tx)
 		if err != nil {
 			return nil, aggregator.NodeFailure(ctx, err)
 		}
-		if height < tx.height {
+		if !applied {
 			return nil, behind(tx.id)
 		}
+		// The node is asked again, because it may have applied tx since.
 	}
+}
+
+// applied reports whether the node has applied tx.
+func (d *Deriver) applied(ctx context.Context, tx *transaction) (bool, error) {
+	if tx.height > 0 {
+		height, err := d.node.Height(ctx)
+		return height >= tx.height, err
+	}
+	answer, err := d.node.TxStatus(ctx, tx.id)
+	return answer.Status == status.Committed, err
 }
 
 // checkLatest returns an error if a newer change of the validator's weight was accepted, because validators sign only
@@ -369,6 +408,10 @@ func (d *Deriver) subnet(ctx context.Context, event pchain.L1Event) (subnetID id
 // epochTimeout bounds the lookup of the epoch of the manager's chain.
 const epochTimeout = 5 * time.Second
 
+// unsureWait is how long Sign waits for validators that still have a validator which the upstream node does not have: they
+// or the node may be behind.
+const unsureWait = 2 * time.Second
+
 // newRequest returns the request to sign a statement for the manager's chain: at the height of that chain's epoch or, if
 // the epoch is unknown, at the proposed height.
 func (d *Deriver) newRequest(ctx context.Context, s statement, manager ids.ID) (aggregator.Request, error) {
@@ -389,8 +432,12 @@ func (d *Deriver) newRequest(ctx context.Context, s statement, manager ids.ID) (
 	if err != nil {
 		return aggregator.Request{}, fmt.Errorf("building the message: %w", err)
 	}
-	// The P-Chain accepted the transaction.
-	req := aggregator.Request{Message: unsigned, Justification: s.justification, SigningSubnetID: &subnetID, Sent: true}
+	req := aggregator.Request{Message: unsigned, Justification: s.justification, SigningSubnetID: &subnetID}
+	if s.unsure {
+		req.Wait = unsureWait
+	} else {
+		req.Sent = true // the P-Chain accepted the transaction
+	}
 	limited, cancel := context.WithTimeout(ctx, epochTimeout)
 	defer cancel()
 	_, err = d.chains.EpochHeight(limited, manager)
@@ -418,7 +465,7 @@ func conversion(c *pchain.Conversion) (statement, error) {
 	if err != nil {
 		return statement{}, fmt.Errorf("building the conversion message: %w", err)
 	}
-	return statement{m, c.SubnetID[:]}, nil // the bare ID, without protobuf
+	return statement{payload: m, justification: c.SubnetID[:]}, nil // the bare ID, without protobuf
 }
 
 func registered(validationID ids.ID) (statement, error) {
@@ -439,7 +486,7 @@ func removed(validationID ids.ID, proof *platformvm.L1ValidatorRegistrationJusti
 	if err != nil {
 		return statement{}, fmt.Errorf("encoding the justification: %w", err)
 	}
-	return statement{m, justification}, nil
+	return statement{payload: m, justification: justification}, nil
 }
 
 func weight(c *pchain.WeightChange) (statement, error) {

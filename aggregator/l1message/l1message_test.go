@@ -512,6 +512,9 @@ func TestFaultsOfNodeAndRecord(t *testing.T) {
 				node.ErrMalformed:   aggregator.CodeNodeFaulty,
 				errNotFound:         aggregator.CodeNodeFaulty,
 			} {
+				if method == "Tx" && err == errNotFound { //nolint:errorlint // it is a key
+					code = CodeProcessing // another node than the one that had accepted it
+				}
 				w, registration, change := story(t)
 				w.fail[method] = err
 				requireRefused(t, w.deriver(false), registration, code)
