@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	handler "quorate/handlers/evm"
 	"quorate/internal/chain/evm"
 	"quorate/internal/index"
-	"quorate/internal/node"
 	"quorate/internal/webhook"
 )
 
@@ -155,17 +153,14 @@ func newEVMWebhooks(chain *handler.Chain, blocks index.Source[*evm.Block]) webho
 	})
 }
 
-// tokens describes contracts. A contract whose description the node refuses to read has none.
+// tokens describes contracts, nil where there is none. A contract that fails lacks what it does not report. The failure of
+// a node, for example a rate limit, is an error: without the decimals, amounts would be wrong.
 func tokens(ctx context.Context, contracts handler.Contracts, addresses []common.Address) ([]*webhook.Token, error) {
 	distinct := slices.Clone(addresses)
 	slices.SortFunc(distinct, common.Address.Cmp)
 	distinct = slices.Compact(distinct)
 	found, err := contracts.Contracts(ctx, distinct)
-	var refusal *node.RPCError
-	switch {
-	case errors.Is(err, node.ErrMalformed), errors.As(err, &refusal):
-		return make([]*webhook.Token, len(addresses)), nil
-	case err != nil:
+	if err != nil {
 		return nil, err
 	}
 	all := make([]*webhook.Token, len(addresses))

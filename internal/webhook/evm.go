@@ -33,7 +33,8 @@ type EVMOptions struct {
 	Tip func() (uint64, bool)
 	// Fetch returns 1 to n blocks from a height on, with call traces where a node has them.
 	Fetch func(ctx context.Context, from uint64, n int) ([]*evm.Block, error)
-	// Tokens describes the contracts at the addresses, nil where there is none.
+	// Tokens describes the contracts at the addresses, nil where there is none. After an error, the messages about the
+	// block wait and Tokens is called again.
 	Tokens func(ctx context.Context, addresses []common.Address) ([]*Token, error)
 }
 

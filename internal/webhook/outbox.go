@@ -44,6 +44,7 @@ const loadSize = 12
 type message struct {
 	k        []byte
 	due      time.Time
+	height   uint64 // of the block
 	attempts byte
 	body     []byte
 }
@@ -155,7 +156,10 @@ func (o *outbox) first(ctx context.Context) (*message, error) {
 	if len(row.K) != 8+placeSize || len(row.V) == 0 {
 		return nil, fmt.Errorf("%w: message %x of %s", store.ErrCorrupt, row.K, o.name)
 	}
-	return &message{k: row.K, due: time.UnixMilli(int64(binary.BigEndian.Uint64(row.K))), attempts: row.V[0], body: row.V[1:]}, nil
+	return &message{
+		k: row.K, due: time.UnixMilli(int64(binary.BigEndian.Uint64(row.K))), height: binary.BigEndian.Uint64(row.K[8:]),
+		attempts: row.V[0], body: row.V[1:],
+	}, nil
 }
 
 // remove deletes a message that was delivered or given up.

@@ -39,7 +39,8 @@ type Webhook struct {
 	Chain string `json:"chain"`
 	// ChainID is the chain's name in answers.
 	ChainID string `json:"chainId"`
-	// From is the first block whose events are reported.
+	// From is the first block whose events are reported. Activation sets it to the block after the tip. Messages about
+	// earlier blocks are those of an earlier activation.
 	From uint64 `json:"from"`
 	// Network is the name of the network in answers, empty for EVM chains.
 	Network string `json:"network,omitempty"`

@@ -117,6 +117,16 @@ func (h *hook) setResult(failed bool) (first bool) {
 	return first
 }
 
+// failing returns 1 if the last attempt to find and write events failed, else 0.
+func (h *hook) failing() float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pause > 0 {
+		return 1
+	}
+	return 0
+}
+
 func (h *hook) paused() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +154,10 @@ func NewWorker(o Options) *Worker {
 	}
 	metrics.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "quorate_webhook_pending", Help: "Messages of webhooks that wait for their receivers.",
-	}, w.pending)
+	}, func() float64 { return w.sum(func(h *hook) float64 { return float64(h.pending.Load()) }) })
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quorate_webhook_failing", Help: "Webhooks that wait because their next block or its events cannot be read; the log says why.",
+	}, func() float64 { return w.sum((*hook).failing) })
 	return w
 }
 
@@ -168,14 +181,14 @@ func newClient(o Options) *http.Client {
 	return client
 }
 
-func (w *Worker) pending() float64 {
+// sum adds up a value of the active webhooks.
+func (w *Worker) sum(value func(*hook) float64) (total float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := 0.0
 	for _, h := range w.hooks {
-		n += float64(h.pending.Load())
+		total += value(h)
 	}
-	return n
+	return total
 }
 
 const (
@@ -267,14 +280,14 @@ func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
-	active := make(map[string]bool)
+	from := make(map[string]uint64) // of active webhooks
 	chains := make(map[string]bool)
 	for i := range all {
 		if all[i].Active {
-			active[all[i].ID], chains[all[i].Chain] = true, true
+			from[all[i].ID], chains[all[i].Chain] = all[i].From, true
 		}
 	}
-	w.end(active, chains)
+	w.end(from, chains)
 	for i := range all {
 		if !all[i].Active {
 			if err := purge(ctx, w.book.store, &all[i]); err != nil {
@@ -310,12 +323,13 @@ func (w *Worker) reload(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// end ends the senders of webhooks and the followers of chains that are not given.
-func (w *Worker) end(active, chains map[string]bool) {
+// end ends the senders of webhooks and the followers of chains that are not given. It also ends the sender of a webhook
+// that was activated again: its first block has changed.
+func (w *Worker) end(from map[string]uint64, chains map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, h := range w.hooks {
-		if !active[id] {
+		if first, ok := from[id]; !ok || first != h.webhook().From {
 			h.ended.Store(true)
 			h.end()
 			delete(w.hooks, id)
@@ -358,8 +372,8 @@ func (w *Worker) follow(ctx context.Context, chain string) {
 	failing := false
 	for {
 		err := w.advance(ctx, chain)
-		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, store.ErrFenced) {
-			w.log.Error("events of a chain cannot be read for its webhooks; trying again", slog.String("chain", chain), slog.Any("error", err))
+		if err != nil && ctx.Err() == nil && !failing {
+			w.log.Error("the revision of the webhooks cannot be read; trying again", slog.String("chain", chain), slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
@@ -393,16 +407,31 @@ func (w *Worker) advance(ctx context.Context, chain string) error {
 		}
 		block, err := source.Block(ctx, height)
 		if err != nil {
-			for _, h := range group { // others may need other blocks
-				h.setResult(true)
-			}
-			return err
+			w.pauseFor(ctx, group, height, err)
+			return nil
 		}
 		for _, h := range group {
 			w.handleResult(ctx, h, h.report(ctx, block, height))
 		}
 	}
 	return nil
+}
+
+// pauseFor pauses the webhooks that need a block, after an error reading it. Others may need other blocks. pauseFor logs the
+// first failure in a row.
+func (w *Worker) pauseFor(ctx context.Context, group []*hook, height uint64, err error) {
+	if ctx.Err() != nil {
+		return // not a failure of the block
+	}
+	first := false
+	for _, h := range group {
+		first = h.setResult(true) || first
+	}
+	if first {
+		hook := group[0].webhook()
+		w.log.Error("a block cannot be read for its webhooks; trying again, they wait for it",
+			slog.String("chain", hook.Chain), slog.Uint64("block", height), slog.String("webhook", hook.ID), slog.Int("webhooks", len(group)), slog.Any("error", err))
+	}
 }
 
 // handleResult pauses a webhook whose events could not be found or written, and logs the first such failure in a row.
@@ -434,6 +463,7 @@ func (w *Worker) behind(ctx context.Context, hooks []*hook, tip uint64) (group [
 			continue
 		}
 		if !room || next > tip {
+			h.setResult(false)
 			continue
 		}
 		at := [2]uint64{0, next}
@@ -490,6 +520,11 @@ func (w *Worker) send(ctx context.Context, h *hook) {
 		switch {
 		case err == nil && m == nil:
 			wait = idleTime
+		case err == nil && m.height < h.webhook().From: // from before the webhook was last activated
+			if err = h.remove(ctx, m); err == nil {
+				failing = false
+				continue
+			}
 		case err == nil:
 			if due := time.Until(m.due); due > 0 {
 				wait = due

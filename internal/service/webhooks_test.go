@@ -1,0 +1,208 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/libevm/common"
+
+	"quorate/handlers/evm"
+	"quorate/handlers/reply"
+	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
+	"quorate/internal/index/evm/contracts"
+	"quorate/internal/node"
+	"quorate/internal/store"
+	"quorate/internal/webhook"
+)
+
+// transferBlock is a source of one block with an ERC-20 transfer of 1.5 tokens of the contract 20 from address 1.
+type transferBlock struct{ index.Source[*chain.Block] }
+
+func (transferBlock) Fetch(context.Context, uint64, int) ([]index.Block[*chain.Block], error) {
+	party := common.BytesToHash([]byte{1})
+	transfer := chain.Log{
+		Address: common.Address{19: 20}, Data: common.BigToHash(common.Big1).Bytes(),
+		Topics: []common.Hash{common.HexToHash("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"), party, party},
+	}
+	transfer.Data[31] = 15
+	to := common.Address{19: 1}
+	return []index.Block[*chain.Block]{{Height: 1, Content: &chain.Block{
+		Number: 1, Transactions: []chain.Transaction{{To: &to, Logs: []chain.Log{transfer}}},
+	}}}, nil
+}
+
+// tokenNode is a node with the contract 20, which has one decimal place and no other methods. It fails with err until end.
+type tokenNode struct {
+	err error
+	end time.Time
+}
+
+func (n *tokenNode) HaveCode(_ context.Context, addresses []common.Address) ([]bool, error) {
+	return slices.Repeat([]bool{true}, len(addresses)), nil
+}
+
+func (n *tokenNode) Calls(_ context.Context, _ *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
+	if time.Now().Before(n.end) {
+		return nil, n.err
+	}
+	returned := make([]node.EVMReturn, len(calls))
+	for i, call := range calls {
+		if returned[i].Failed = common.Bytes2Hex(call.Data) != "313ce567"; !returned[i].Failed { // decimals()
+			returned[i].Data = common.BigToHash(common.Big1).Bytes()
+		}
+	}
+	return returned, nil
+}
+
+// amounts is a receiver that keeps the amounts of transfers.
+type amounts struct {
+	mu  sync.Mutex
+	all []string // guarded by mu
+}
+
+func (a *amounts) RoundTrip(r *http.Request) (*http.Response, error) {
+	var m struct {
+		Event struct {
+			Transaction struct {
+				ERC20Transfers []struct {
+					ERC20Token struct{ ValueWithDecimals string }
+				}
+			}
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, transfer := range m.Event.Transaction.ERC20Transfers {
+		a.all = append(a.all, transfer.ERC20Token.ValueWithDecimals)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+func (a *amounts) received() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.all)
+}
+
+// TestTokensOfFailingNode has a node fail to call a contract for a while. The webhook's message waits for the decimals.
+func TestTokensOfFailingNode(t *testing.T) {
+	for name, err := range map[string]error{
+		"rate limit":    &node.RPCError{Method: "eth_call", Code: -32005, Message: "rate limit exceeded"},
+		"timeout":       &node.RPCError{Method: "eth_call", Code: -32000, Message: "execution aborted (timeout = 5s)"},
+		"no state":      &node.RPCError{Method: "eth_call", Code: -32601, Message: "header not found"},
+		"error page":    fmt.Errorf("eth_call: %w", node.ErrMalformed),
+		"node is down":  fmt.Errorf("eth_call: %w", node.ErrUnavailable),
+		"node is tardy": context.DeadlineExceeded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := store.NewMemory()
+				defer func() { require.NoError(t, s.Close()) }()
+				book := contracts.New(contracts.Options{Node: &tokenNode{err, time.Now().Add(time.Minute)}, Store: s})
+				defer book.Close()
+				source := newEVMWebhooks(&evm.Chain{
+					Contracts: book, Progress: func() reply.Progress { return reply.Progress{Height: 1, CaughtUp: true} },
+				}, transferBlock{})
+				hooks := webhook.NewBook(s, 1)
+				_, err := hooks.Create(t.Context(), webhook.Webhook{
+					URL: "https://example.org", EventType: webhook.AddressActivity, From: 1, Addresses: []string{common.Address{19: 1}.Hex()},
+				})
+				require.NoError(t, err)
+				receiver := new(amounts)
+				worker := webhook.NewWorker(webhook.Options{
+					Book: hooks, Transport: receiver, Source: func(string) (webhook.Source, bool) { return source, true },
+				})
+				ctx, end := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { worker.Run(ctx) })
+				defer running.Wait()
+				defer end()
+				time.Sleep(59 * time.Second)
+				require.Empty(t, receiver.received())
+				time.Sleep(12 * time.Second) // the longest pause, and the look for blocks
+				require.Equal(t, []string{"1.5"}, receiver.received())
+			})
+		})
+	}
+}
+
+// TestTokens has a node answer calls of a contract in different ways. A failure of the contract is an answer, one of the
+// node is an error.
+func TestTokens(t *testing.T) {
+	one := uint8(1)
+	word := fmt.Sprintf(`"result":"0x%064x"`, 1)
+	for name, c := range map[string]struct {
+		call string // the node's answer to each eth_call, or to the whole request if it is no member of an object
+		want *webhook.Token
+	}{
+		"decimals":        {word, &webhook.Token{Decimals: &one}},
+		"revert":          {`"error":{"code":3,"message":"execution reverted: no","data":"0x"}`, &webhook.Token{}},
+		"out of gas":      {`"error":{"code":-32000,"message":"out of gas"}`, &webhook.Token{}},
+		"rate limit":      {`"error":{"code":-32005,"message":"rate limit exceeded"}`, nil},
+		"busy":            {`"error":{"code":-32000,"message":"server is busy"}`, nil},
+		"timeout":         {`"error":{"code":-32000,"message":"execution aborted (timeout = 5s)"}`, nil},
+		"null":            {`"result":null`, nil},
+		"one rate limit":  {`{"jsonrpc":"2.0","id":null,"error":{"code":-32005,"message":"rate limit exceeded"}}`, nil},
+		"page of a proxy": {`<html>please wait</html>`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var called atomic.Bool
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var calls []struct {
+					ID     int
+					Method string
+				}
+				if err := json.NewDecoder(r.Body).Decode(&calls); err != nil {
+					w.WriteHeader(http.StatusBadRequest)
+					return
+				}
+				if calls[0].Method == "eth_call" && c.call[0] != '"' {
+					called.Store(true)
+					fmt.Fprint(w, c.call)
+					return
+				}
+				for i, call := range calls {
+					answer := `"result":"0x60"` // code
+					if call.Method == "eth_call" {
+						called.Store(true)
+						answer = c.call
+					}
+					fmt.Fprintf(w, `%c{"jsonrpc":"2.0","id":%d,%s}`, "[,"[min(i, 1)], call.ID, answer)
+				}
+				fmt.Fprint(w, "]")
+			}))
+			defer server.Close()
+			client, err := node.New(node.Options{Endpoints: []string{server.URL}})
+			require.NoError(t, err)
+			s := store.NewMemory()
+			defer func() { require.NoError(t, s.Close()) }()
+			book := contracts.New(contracts.Options{Node: client.EVM(""), Store: s, BlockchainID: ids.ID{1}})
+			defer book.Close()
+			address := common.Address{19: 20}
+			found, err := tokens(t.Context(), book, []common.Address{address, address})
+			require.True(t, called.Load())
+			if c.want == nil {
+				require.Error(t, err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, []*webhook.Token{c.want, c.want}, found)
+		})
+	}
+}
