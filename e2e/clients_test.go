@@ -106,7 +106,12 @@ var conformed struct {
 
 // TestMain also requires that all tests together call all operations.
 func TestMain(m *testing.M) {
+	var err error
+	if programs, err = os.MkdirTemp("", "quorate-e2e"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
+	_ = os.RemoveAll(programs)
 	if code == 0 && flag.Lookup("test.run").Value.String() == "" && !testing.Short() {
 		for _, id := range slices.Sorted(maps.Keys(clientMethods)) {
 			if !conformed.operations[id] {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -39,20 +40,29 @@ type service struct {
 	exited           chan struct{}
 }
 
-// buildService builds the program from the module above, unless E2E_QUORATE says which one
-// to test.
+// programs is the folder of the programs that tests build, which TestMain removes.
+var programs string
+
+// buildService builds the program from the module above once, unless E2E_QUORATE says which one to test.
 func buildService(t testing.TB) string {
 	t.Helper()
-	if program := os.Getenv("E2E_QUORATE"); program != "" {
-		return program
-	}
-	program := filepath.Join(t.TempDir(), "quorate")
-	build := exec.Command("go", "build", "-o", program, "./cmd/quorate")
-	build.Dir = ".."
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "building quorate: %s", out)
+	program, err := builtService()
+	require.NoError(t, err)
 	return program
 }
+
+var builtService = sync.OnceValues(func() (string, error) {
+	if program := os.Getenv("E2E_QUORATE"); program != "" {
+		return program, nil
+	}
+	program := filepath.Join(programs, "quorate")
+	build := exec.Command("go", "build", "-o", program, "./cmd/quorate")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building quorate: %w: %s", err, out)
+	}
+	return program, nil
+})
 
 func startService(t testing.TB, program, node string, flags ...string) *service {
 	t.Helper()
