@@ -229,27 +229,31 @@ func (a *Aggregator) sign(ctx context.Context, req Request) (*Result, error) {
 		return nil, err
 	}
 	var earlier *Result // for the set before it changed
+	failed := false     // for a set before it changed
 	for moves := 0; ; moves++ {
 		result, atHand, err := a.signFor(ctx, req, set)
 		if err != nil && earlier != nil {
 			return earlier, nil // the message is valid for the set it names
 		}
+		again := moves < maxMoves
 		if err == nil {
 			result = result.at(set.Height)
+		} else {
+			again = !failed && dependsOnSet(err) // sets may change often, and validators that refuse for good are not asked on and on
 		}
-		if !atHand && moves < maxMoves && (err == nil || dependsOnSet(err)) {
+		if again && !atHand {
 			// A message is valid for all sets with an equal fingerprint. After a failure, other nodes may answer.
 			latest := a.latest(ctx, req, set)
 			if latest.Fingerprint() != set.Fingerprint() || err != nil && latest.Nodes() != set.Nodes() {
-				set, earlier = latest, result
+				set, earlier, failed = latest, result, err != nil
 				continue
 			}
 		}
 		// A round is shared with requests for an equal set at another height.
-		var failed *Error
-		if errors.As(err, &failed) && failed.Account != nil {
-			failed.Account.PChainHeight = set.Height
-			a.explain(ctx, req, set, failed)
+		var explained *Error
+		if errors.As(err, &explained) && explained.Account != nil {
+			explained.Account.PChainHeight = set.Height
+			a.explain(ctx, req, set, explained)
 		}
 		return result, err
 	}

@@ -88,7 +88,7 @@ func TestSetChangesDuringFailedRound(t *testing.T) {
 }
 
 // TestFailedRoundIsRepeatedOnlyForAnotherSet: without another set, a failure takes as long as the round. If the set
-// changes in every round, the request fails after a few of them.
+// changes in every round, the request fails after two of them.
 func TestFailedRoundIsRepeatedOnlyForAnotherSet(t *testing.T) {
 	const refusal = 20 * time.Millisecond
 	for name, test := range map[string]struct {
@@ -120,7 +120,7 @@ func TestFailedRoundIsRepeatedOnlyForAnotherSet(t *testing.T) {
 		},
 		"the set changes in every round": {
 			change: func(n *fakeNetwork, _ int) error { n.validators[2].weight++; return nil },
-			code:   CodeRefused, elapsed: (1 + maxMoves) * refusal, rounds: 1 + maxMoves, height: 10,
+			code:   CodeRefused, elapsed: 2 * refusal, rounds: 2, height: 10,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ type follower struct {
 	*Resolver
 	unusable map[ids.ID]bool // subnets whose newest set is invalid
 	partial  bool            // the node does not report all sets at once
-	known    []ids.ID        // if partial, subnets whose sets of the height were requested
+	passed   []ids.ID        // if partial, subnets that need not be passed to OnSets until the next height
 	// lowerSince is when nodes began to report heights below the followed one; zero if the last report was not lower.
 	lowerSince time.Time
 }
@@ -80,10 +80,11 @@ func (f *follower) follow(ctx context.Context) error {
 	generation := f.refresh()
 	height, err := f.chain.ProposedHeight(ctx)
 	if err != nil {
+		f.lowerSince = time.Time{}
 		return fmt.Errorf("requesting the proposed height: %w", err)
 	}
 	f.mu.Lock()
-	before, wrong := f.height, f.generation == generation && f.wasTooHigh(height)
+	before, wrong := f.height, f.generation == generation && f.noteReport(height)
 	if wrong {
 		f.forget()
 		generation, f.lowerSince = f.generation, time.Time{}
@@ -136,8 +137,8 @@ func (f *follower) follow(ctx context.Context) error {
 // for so long is asked only if the others fail.
 const lowerFor = 2 * time.Minute
 
-// wasTooHigh records the height that a node reports now, and reports whether the followed one was wrong. It requires mu.
-func (f *follower) wasTooHigh(height uint64) bool {
+// noteReport notes the height that a node reports now, and returns whether the followed one was too high. It requires mu.
+func (f *follower) noteReport(height uint64) bool {
 	switch {
 	case height >= f.height:
 		f.lowerSince = time.Time{}
@@ -166,7 +167,7 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 	f.mu.Lock()
 	subnets := f.wanted.list()
 	f.mu.Unlock()
-	f.known = slices.Clone(subnets)
+	f.passed = slices.Clone(subnets)
 	all = make(map[ids.ID]node.ValidatorSet, 1+len(subnets))
 	for _, subnetID := range append(subnets, constants.PrimaryNetworkID) {
 		one, err := f.chain.ValidatorsAt(ctx, subnetID, height)
@@ -183,26 +184,35 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 	return all, nil
 }
 
-// more passes on the sets of subnets that are wanted since follow requested all: connections to their validators must not
-// wait for the next block.
+// moreTime bounds more, so that the height is followed meanwhile.
+const moreTime = 2 * time.Second
+
+// more passes to OnSets the sets of subnets that became wanted after the last call of all: connections to their validators
+// must not wait for the next block.
 func (f *follower) more(ctx context.Context) {
 	if !f.partial {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, moreTime)
+	defer cancel()
 	f.mu.Lock()
 	height, generation, sets := f.height, f.generation, maps.Clone(f.latest)
 	if sets == nil { // forgotten in between
 		f.mu.Unlock()
 		return
 	}
-	subnets := slices.DeleteFunc(f.wanted.list(), func(id ids.ID) bool { return slices.Contains(f.known, id) })
+	subnets := slices.DeleteFunc(f.wanted.list(), func(id ids.ID) bool { return slices.Contains(f.passed, id) })
 	f.mu.Unlock()
 	for _, id := range subnets {
-		if s, err := f.at(ctx, setID{id, height}); err == nil { // most are cached; the others wait for the next block
+		s, err := f.at(ctx, setID{id, height}) // most are cached
+		if ctx.Err() != nil {
+			break
+		}
+		if err == nil {
 			sets[id] = s
 		}
+		f.passed = append(f.passed, id)
 	}
-	f.known = append(f.known, subnets...)
 	f.mu.Lock()
 	changed := f.generation == generation && len(sets) > len(f.latest)
 	if changed {

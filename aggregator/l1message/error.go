@@ -47,7 +47,7 @@ func behind(txID ids.ID) error {
 
 // disputed returns the error for a removal that the node reports and validators refuse to sign with err.
 func disputed(txID ids.ID, err error) error {
-	failed := &aggregator.Error{Code: CodeProcessing, Err: err, Message: fmt.Sprintf("the upstream node does not have the validator that transaction %s registered, but the validators that are to sign its removal do: the node or they are behind; ask again in a moment", txID)}
+	failed := &aggregator.Error{Code: CodeProcessing, Err: err, Message: fmt.Sprintf("the upstream node does not have the validator that transaction %s registered, but the validators that must sign the removal still have it; either the node or they lag, so ask again in a moment", txID)}
 	var refused *aggregator.Error
 	if errors.As(err, &refused) {
 		failed.Account = refused.Account

@@ -57,7 +57,11 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 	}
 	switch answer.Status {
 	case status.Committed, status.Aborted:
-		return d.fetch(ctx, txID)
+		found, err := d.fetch(ctx, txID)
+		if refused, ok := errors.AsType[*node.RPCError](err); ok && strings.HasSuffix(refused.Message, database.ErrNotFound.Error()) {
+			return nil, behind(txID) // another node answers
+		}
+		return found, err
 	case status.Processing:
 		return nil, processing(txID)
 	case status.Dropped:
@@ -77,10 +81,6 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 // fetch fetches an accepted transaction from the node.
 func (d *Deriver) fetch(ctx context.Context, txID ids.ID) (*transaction, error) {
 	raw, err := d.node.Tx(ctx, txID)
-	var refused *node.RPCError
-	if errors.As(err, &refused) && strings.HasSuffix(refused.Message, database.ErrNotFound.Error()) {
-		return nil, behind(txID)
-	}
 	if err != nil {
 		return nil, aggregator.NodeFailure(ctx, err)
 	}

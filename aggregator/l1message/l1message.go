@@ -276,7 +276,7 @@ func (d *Deriver) current(ctx context.Context, tx *transaction, validationID ids
 		if current != nil || checked {
 			return current, nil
 		}
-		if time.Since(tx.time) < nodeLag {
+		if time.Since(tx.time).Abs() < nodeLag {
 			return nil, behind(tx.id)
 		}
 		applied, err := d.applied(ctx, tx)
@@ -410,7 +410,7 @@ const epochTimeout = 5 * time.Second
 
 // unsureWait is how long Sign waits for validators that still have a validator which the upstream node does not have: they
 // or the node may be behind.
-const unsureWait = 2 * time.Second
+const unsureWait = 3 * time.Second
 
 // newRequest returns the request to sign a statement for the manager's chain: at the height of that chain's epoch or, if
 // the epoch is unknown, at the proposed height.

@@ -105,7 +105,7 @@ func TestRemovalThatValidatorsDispute(t *testing.T) {
 			node:   func(w *world, _ ids.ID) { w.lagging = nil },
 			within: 3 * time.Second,
 		},
-		"the node stays behind":   {code: CodeProcessing, within: 8 * time.Second},
+		"the node stays behind":   {code: CodeProcessing, within: 10 * time.Second},
 		"the validators catch up": {validators: 4 * time.Second, within: 5 * time.Second},
 		"the node fails": {
 			node:   func(w *world, _ ids.ID) { w.fail["L1Validator"] = node.ErrUnavailable },

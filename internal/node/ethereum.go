@@ -731,13 +731,14 @@ func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool,
 
 // executionFailed reports whether the contract failed, as opposed to the node. Code 3 is
 // go-ethereum's for a revert with a reason; other failures of a contract have only the
-// texts of core/vm. A timeout ("execution aborted") does not count: it depends on the node
+// texts of core/vm, and those of a stateful precompile that lacks the method its own
+// (avalanchego, graft/subnet-evm/precompile/contract). A timeout ("execution aborted") does not count: it depends on the node
 // as well.
 func executionFailed(refused *RPCError) bool {
 	if refused.Code == 3 {
 		return true
 	}
-	for _, text := range []string{"execution reverted", "out of gas", "invalid opcode", "invalid jump", "stack underflow", "stack limit reached", "write protection", "return data out of bounds", "gas uint64 overflow", "max call depth", "intrinsic gas"} {
+	for _, text := range []string{"execution reverted", "out of gas", "invalid opcode", "invalid jump", "stack underflow", "stack limit reached", "write protection", "return data out of bounds", "gas uint64 overflow", "max call depth", "intrinsic gas", "invalid function selector"} {
 		if strings.Contains(refused.Message, text) {
 			return true
 		}

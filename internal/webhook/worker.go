@@ -117,11 +117,12 @@ func (h *hook) setResult(failed bool) (first bool) {
 	return first
 }
 
-// failing returns 1 if the last attempt to find and write events failed, else 0.
+// failing returns 1 if the last attempt to find and write events failed, else 0. It was not long ago: nothing is attempted
+// for a chain that is not indexed any more, or for an owner that may have no webhooks.
 func (h *hook) failing() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.pause > 0 {
+	if h.pause > 0 && time.Since(h.retryAt) < time.Minute {
 		return 1
 	}
 	return 0
@@ -429,7 +430,7 @@ func (w *Worker) pauseFor(ctx context.Context, group []*hook, height uint64, err
 	}
 	if first {
 		hook := group[0].webhook()
-		w.log.Error("a block cannot be read for its webhooks; trying again, they wait for it",
+		w.log.Error("a block cannot be read for its webhooks, which wait; trying again",
 			slog.String("chain", hook.Chain), slog.Uint64("block", height), slog.String("webhook", hook.ID), slog.Int("webhooks", len(group)), slog.Any("error", err))
 	}
 }

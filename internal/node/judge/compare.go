@@ -70,15 +70,15 @@ func (n *judged) unaccepted(reported, height uint64) string {
 	return fmt.Sprintf("it reports height %d, and the validators have accepted none above %d", reported, height)
 }
 
-// lagging returns whether a node that reported a height has lacked a block for long. known says how height, the chain's,
-// is known.
-func (j *Judge) lagging(reported, height uint64, known string) finding {
+// lagging returns whether a node that reported a height has lacked a block for long. source says who reported height,
+// the chain's.
+func (j *Judge) lagging(reported, height uint64, source string) finding {
 	for _, m := range j.marks {
 		if m.height <= reported {
 			continue
 		}
 		if lag := time.Since(m.at); lag > lagFor {
-			return finding{node.Lags, fmt.Sprintf("it is at height %d, %d blocks behind height %d that %s, for more than %s", reported, height-reported, height, known, lag.Truncate(time.Second))}
+			return finding{node.Lags, fmt.Sprintf("it is at height %d, %d blocks behind height %d that %s, for more than %s", reported, height-reported, height, source, lag.Truncate(time.Second))}
 		}
 		break
 	}

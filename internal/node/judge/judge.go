@@ -6,6 +6,7 @@ package judge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -70,7 +71,7 @@ const (
 	maxMarks = 64
 )
 
-// Judge compares nodes with the executed chain. It is safe for concurrent use.
+// Judge compares nodes with the executed chain, or with each other. It is safe for concurrent use.
 type Judge struct {
 	o     Options
 	marks []mark // only Run uses it
@@ -94,6 +95,9 @@ type judged struct {
 	agrees time.Time
 	// ahead is the first height that the node reported and that is not executed, with the time.
 	ahead mark
+	// highest is, without an executed chain, the highest height that the node reported within lagFor, with the time of the
+	// last such report: behind one URL may be nodes at several heights.
+	highest mark
 }
 
 // Verdict is what was found about a node.
@@ -177,31 +181,62 @@ func (j *Judge) round(ctx context.Context) bool {
 	return true
 }
 
-// together compares the heights of all nodes that answer. The highest one is the tip.
+// together compares the heights of all nodes. The highest one is the tip, also while its node fails for less than lagFor.
 func (j *Judge) together(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	heights, errs := make([]uint64, len(j.nodes)), make([]error, len(j.nodes))
+	errs := make([]error, len(j.nodes))
 	var asking sync.WaitGroup
 	for i, n := range j.nodes {
-		asking.Go(func() { heights[i], errs[i] = n.node.Height(limited) })
+		asking.Go(func() { errs[i] = n.ask(limited) })
 	}
 	asking.Wait()
 	if ctx.Err() != nil {
 		return
 	}
-	tip := uint64(0)
-	for i, height := range heights {
-		if errs[i] == nil {
-			tip = max(tip, height)
+	var first *judged
+	for _, n := range j.nodes {
+		if time.Since(n.highest.at) < lagFor && (first == nil || n.highest.height > first.highest.height) {
+			first = n
 		}
 	}
-	// Without the node that was at a greater height, the others are as good as there are.
+	if first == nil {
+		return
+	}
+	tip := first.highest.height
+	// Once the node that was at a greater height no longer answers, the others are compared with each other.
 	j.marks = slices.DeleteFunc(j.marks, func(m mark) bool { return m.height > tip })
 	j.mark(tip)
 	for i, n := range j.nodes {
-		j.conclude(n, j.lagging(heights[i], tip, "another node reports"), errs[i])
+		f, err := finding{}, errs[i]
+		if err == nil {
+			f, err = j.beside(limited, n, first)
+		}
+		j.conclude(n, f, err)
 	}
+}
+
+// ask updates n.highest.
+func (n *judged) ask(ctx context.Context) error {
+	height, err := n.node.Height(ctx)
+	if err == nil && (height >= n.highest.height || time.Since(n.highest.at) >= lagFor) {
+		n.highest = mark{height, time.Now()}
+	}
+	return err
+}
+
+// beside compares a node with the one that reported the tip. A node of another network shows nothing.
+func (j *Judge) beside(ctx context.Context, n, first *judged) (finding, error) {
+	height := n.highest.height
+	f := j.lagging(height, first.highest.height, "another node reports")
+	if f.standing != node.Lags {
+		return f, nil
+	}
+	different, err := blockAt(height)(ctx, n.node, first.node)
+	if err == nil && different != "" {
+		err = fmt.Errorf("%w: %s has another chain: %s", errNothing, first.node.Name(), different)
+	}
+	return f, err
 }
 
 // mark notes that the chain is at height.

@@ -254,40 +254,93 @@ func TestRestartingNodeLagsAndReturns(t *testing.T) {
 	})
 }
 
-// Without an executed chain, the nodes show which of them is behind.
-func TestNodesThatAreComparedWithEachOther(t *testing.T) {
+// together runs a Judge of nodes without an executed chain. after lets time pass and returns their standings.
+func together(t *testing.T, f func(after func(time.Duration) []node.Standing, lines *log), nodes ...*chain) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		first, second, third := &chain{height: 100}, &chain{height: 100}, &chain{err: node.ErrUnavailable}
-		var lines log
-		j := New(Options{Nodes: []Node{first, second, third}, Log: slog.New(slog.NewTextHandler(&lines, nil))})
+		o, lines := Options{}, new(log)
+		for _, n := range nodes {
+			o.Nodes = append(o.Nodes, n)
+		}
+		o.Log = slog.New(slog.NewTextHandler(lines, nil))
+		j := New(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); j.Run(ctx) }()
 		defer func() { cancel(); <-done }()
-		after := func(d time.Duration) []node.Standing {
+		f(func(d time.Duration) (all []node.Standing) {
 			time.Sleep(d)
 			synctest.Wait()
-			return []node.Standing{first.judgedAs(), second.judgedAs(), third.judgedAs()}
-		}
-		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Unjudged}, after(time.Second))
-
-		first.change(func(c *chain) { c.height = 101 })
-		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Unjudged}, after(lagFor), "the block is new")
-		require.Equal(t, []node.Standing{node.Agrees, node.Lags, node.Unjudged}, after(2*interval))
-		require.Contains(t, j.Verdicts()[1].Text, "it is at height 100, 1 blocks behind height 101 that another node reports, for more than 40s")
-
-		first.change(func(c *chain) { c.err = node.ErrUnavailable })
-		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Unjudged}, after(interval), "no other node has more")
-		third.change(func(c *chain) { c.err, c.height = nil, 150 })
-		first.change(func(c *chain) { c.err, c.height = nil, 149 })
-		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Agrees}, after(interval))
-		third.change(func(c *chain) { c.height = 151 })
-		first.change(func(c *chain) { c.height = 151 })
-		require.Equal(t, []node.Standing{node.Agrees, node.Lags, node.Agrees}, after(lagFor+interval))
-		second.change(func(c *chain) { c.height = 151 })
-		require.Equal(t, []node.Standing{node.Agrees, node.Agrees, node.Agrees}, after(interval))
-		require.NotContains(t, lines.String(), "contradicts")
+			for _, n := range nodes {
+				all = append(all, n.judgedAs())
+			}
+			return all
+		}, lines)
 	})
+}
+
+func at(height uint64) func(*chain) { return func(c *chain) { c.height, c.err = height, nil } }
+
+func fails(c *chain) { c.err = node.ErrUnavailable }
+
+// Without an executed chain, the nodes show which of them is behind.
+func TestNodesThatAreComparedWithEachOther(t *testing.T) {
+	const agrees, lags, unjudged = node.Agrees, node.Lags, node.Unjudged
+	first, second, third := &chain{height: 100}, &chain{height: 100}, &chain{err: node.ErrUnavailable}
+	together(t, func(after func(time.Duration) []node.Standing, lines *log) {
+		require.Equal(t, []node.Standing{agrees, agrees, unjudged}, after(time.Second))
+		first.change(at(101))
+		require.Equal(t, []node.Standing{agrees, agrees, unjudged}, after(lagFor), "the block is new")
+		require.Equal(t, []node.Standing{agrees, lags, unjudged}, after(2*interval))
+		require.Contains(t, lines.String(), "it is at height 100, 1 blocks behind height 101 that another node reports, for more than ")
+
+		first.change(fails)
+		require.Equal(t, []node.Standing{agrees, lags, unjudged}, after(2*interval), "it may be back in a moment")
+		require.Equal(t, []node.Standing{agrees, agrees, unjudged}, after(2*interval), "no other node has more")
+		first.change(at(149))
+		third.change(at(150))
+		require.Equal(t, []node.Standing{agrees, agrees, agrees}, after(interval))
+		first.change(at(151))
+		third.change(at(151))
+		require.Equal(t, []node.Standing{agrees, lags, agrees}, after(lagFor+interval))
+		second.change(at(151))
+		require.Equal(t, []node.Standing{agrees, agrees, agrees}, after(interval))
+		for _, n := range []*chain{first, second, third} {
+			n.change(fails)
+		}
+		require.Equal(t, []node.Standing{agrees, agrees, agrees}, after(time.Hour))
+		require.NotContains(t, lines.String(), "contradicts")
+	}, first, second, third)
+}
+
+// A node of another network is far ahead. The others do not lag behind it.
+func TestNodeOfAnotherNetworkBesideOthers(t *testing.T) {
+	first, other := &chain{height: 100}, &chain{height: 5000, block: func(height uint64) []byte { return append(blockOf(height), 1) }}
+	together(t, func(after func(time.Duration) []node.Standing, lines *log) {
+		for minute := range uint64(10) {
+			first.change(at(100 + minute))
+			other.change(at(5000 + 20*minute))
+			require.NotEqual(t, node.Lags, after(time.Minute)[0])
+		}
+		require.Empty(t, lines.String())
+	}, first, other)
+}
+
+// Behind one URL are two nodes that answer in turn, one of which is stuck. The URL's standing does not alternate.
+func TestBalancerBesideANode(t *testing.T) {
+	balancer, single := &chain{height: 100}, &chain{height: 100}
+	together(t, func(after func(time.Duration) []node.Standing, lines *log) {
+		for round := range uint64(40) {
+			height := 100 + round
+			single.change(at(height))
+			if round%2 == 1 {
+				height = 100
+			}
+			balancer.change(at(height))
+			require.Equal(t, []node.Standing{node.Agrees, node.Agrees}, after(interval))
+		}
+		require.Empty(t, lines.String())
+	}, balancer, single)
 }
 
 func TestOldTip(t *testing.T) {
@@ -370,7 +423,7 @@ func TestLiesAreFound(t *testing.T) {
 				require.Equal(t, node.Lies, b.node.judgedAs())
 				began := v.Since
 				require.NoError(t, testutil.CollectAndCompare(b.Judge, strings.NewReader(`
-# HELP quorate_upstream_verdict 1 for what a comparison with the P-Chain found about the upstream node: it agrees, lags, or, if this process executes the P-Chain, lies. All are 0 before the first comparison.
+# HELP quorate_upstream_verdict 1 for what a comparison with the executed P-Chain, or else with other nodes, found about the upstream node: it agrees, lags, or lies. All are 0 before the first comparison.
 # TYPE quorate_upstream_verdict gauge
 quorate_upstream_verdict{node="node:9650",verdict="agrees"} 0
 quorate_upstream_verdict{node="node:9650",verdict="lags"} 0

@@ -8,7 +8,7 @@ import (
 
 var verdicts = prometheus.NewDesc(
 	"quorate_upstream_verdict",
-	"1 for what a comparison with the P-Chain found about the upstream node: it agrees, lags, or, if this process executes the P-Chain, lies. All are 0 before the first comparison.",
+	"1 for what a comparison with the executed P-Chain, or else with other nodes, found about the upstream node: it agrees, lags, or lies. All are 0 before the first comparison.",
 	[]string{"node", "verdict"}, nil,
 )
 

@@ -14,10 +14,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/utils/formatting"
+
 	"quorate/internal/node"
 )
 
-// nodesAt answers calls for the P-Chain's height, by host. A node at height 0 refuses connections.
+// nodesAt answers calls for the P-Chain's height and blocks, by host. All blocks are equal. A node at height 0 refuses
+// connections.
 type nodesAt map[string]*atomic.Uint64
 
 func (n nodesAt) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -26,8 +29,9 @@ func (n nodesAt) RoundTrip(r *http.Request) (*http.Response, error) {
 	if height == 0 {
 		return nil, fmt.Errorf("%s refuses the connection", r.URL.Host)
 	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"height":"%d"}}`, height)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	block, err := formatting.Encode(formatting.Hex, []byte("block"))
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"height":"%d","block":"%s","encoding":"hex"}}`, height, block)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, err
 }
 
 // After a failure of the first node, the second one is asked for everything, unless it is stuck at an old height.
