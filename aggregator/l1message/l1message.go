@@ -239,8 +239,11 @@ func (d *Deriver) state(ctx context.Context, tx *transaction) (statement, error)
 		if err != nil {
 			return statement{}, err
 		}
-		if current != nil {
+		switch {
+		case current != nil:
 			return registered(event.ValidationID)
+		case time.Since(tx.time).Abs() < nodeLag:
+			return statement{}, behind(tx.id)
 		}
 		s, err := removed(event.ValidationID, registrationProof(event.Message))
 		s.unsure = true
@@ -275,9 +278,6 @@ func (d *Deriver) current(ctx context.Context, tx *transaction, validationID ids
 		}
 		if current != nil || checked {
 			return current, nil
-		}
-		if time.Since(tx.time).Abs() < nodeLag {
-			return nil, behind(tx.id)
 		}
 		applied, err := d.applied(ctx, tx)
 		if err != nil {

@@ -73,6 +73,18 @@ func TestYoungRegistrationWithoutValidator(t *testing.T) {
 	})
 }
 
+// TestYoungWeightChangeOfRemovedValidator: the validator was there before the change, so the node does not lag that lacks
+// it now.
+func TestYoungWeightChangeOfRemovedValidator(t *testing.T) {
+	w := newWorld(t)
+	w.convert(1)
+	_, order := w.register(1)
+	change := w.setWeight(order.ValidationID(), 1, 9)
+	w.indexed[change].Time = time.Now()
+	delete(w.validators, order.ValidationID()) // in a block that the index lacks
+	requireRefused(t, w.deriver(true), change, CodeSuperseded, "removed")
+}
+
 // asAggregator is a Signer that waits as an Aggregator does while all validators refuse for now.
 type asAggregator struct{ *world }
 
