@@ -51,9 +51,7 @@ func TestSetChangesDuringFailedRound(t *testing.T) {
 			test.prepare(n)
 			all := n.validators
 			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-				time.AfterFunc(5*time.Millisecond, func() {
-					n.mu.Lock()
-					defer n.mu.Unlock()
+				n.soon(func() {
 					n.height = 11
 					test.change(n)
 				})

@@ -600,9 +600,7 @@ func TestScenario_7_2_19_SetChangesBetweenGatherAndReturn(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			n := newFakeNetwork(t, 25, 25, 25, 25)
 			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-				time.AfterFunc(5*time.Millisecond, func() {
-					n.mu.Lock()
-					defer n.mu.Unlock()
+				n.soon(func() {
 					n.height = 11
 					test.change(n)
 				})
@@ -623,9 +621,7 @@ func TestScenario_7_2_19_SetChangesBetweenGatherAndReturn(t *testing.T) {
 		n.validators = n.validators[:4]
 		run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 			before := n.set()
-			time.AfterFunc(5*time.Millisecond, func() {
-				n.mu.Lock()
-				defer n.mu.Unlock()
+			n.soon(func() {
 				n.height = 11
 				n.validators = append(n.validators, newcomer)
 			})
@@ -670,9 +666,7 @@ func TestScenario_7_2_20_EpochRollsMidRequest(t *testing.T) {
 				return validators.NewSet(n.subnetID, height, n.set().WarpSet), nil
 			}
 			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-				time.AfterFunc(5*time.Millisecond, func() {
-					n.mu.Lock()
-					defer n.mu.Unlock()
+				n.soon(func() {
 					n.epoch = 8
 				})
 				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), VerifyingBlockchainID: &ids.ID{1}})

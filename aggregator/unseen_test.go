@@ -33,6 +33,15 @@ func unseenNetwork(t testing.TB, weights ...uint64) *fakeNetwork {
 	return n
 }
 
+// soon changes the network while a round asks its validators.
+func (n *fakeNetwork) soon(change func()) {
+	time.AfterFunc(5*time.Millisecond, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		change()
+	})
+}
+
 func (n *fakeNetwork) everyone(do behave) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

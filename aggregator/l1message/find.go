@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/proto/pb/platformvm"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -58,7 +56,7 @@ func (d *Deriver) find(ctx context.Context, txID ids.ID) (*transaction, error) {
 	switch answer.Status {
 	case status.Committed, status.Aborted:
 		found, err := d.fetch(ctx, txID)
-		if refused, ok := errors.AsType[*node.RPCError](err); ok && strings.HasSuffix(refused.Message, database.ErrNotFound.Error()) {
+		if refused, ok := errors.AsType[*node.RPCError](err); ok && refused.NotFound() {
 			return nil, behind(txID) // another node answers
 		}
 		return found, err

@@ -512,7 +512,7 @@ func TestFaultsOfNodeAndRecord(t *testing.T) {
 				node.ErrMalformed:   aggregator.CodeNodeFaulty,
 				errNotFound:         aggregator.CodeNodeFaulty,
 			} {
-				if method == "Tx" && err == errNotFound { //nolint:errorlint // it is a key
+				if method == "Tx" && errors.Is(err, errNotFound) {
 					code = CodeProcessing // another node than the one that had accepted it
 				}
 				w, registration, change := story(t)

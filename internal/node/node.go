@@ -21,6 +21,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ava-labs/avalanchego/database"
 )
 
 var (
@@ -61,6 +63,10 @@ func (e *RPCError) NotOffered() bool {
 	// avalanchego has no code for this (gorilla/rpc, v2/map.go).
 	return e.Code == http.StatusNotFound || e.Code == methodNotFound || notOfferedStatus(e.Code) || strings.HasPrefix(e.Message, "rpc: can't find ")
 }
+
+// NotFound reports whether the node does not have the object that was asked for. avalanchego ends the text with that of
+// package database.
+func (e *RPCError) NotFound() bool { return strings.HasSuffix(e.Message, database.ErrNotFound.Error()) }
 
 // Options of a Client. Endpoints is required.
 type Options struct {

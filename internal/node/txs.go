@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/ava-labs/avalanchego/api"
-	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
@@ -83,7 +81,7 @@ func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Valid
 	}
 	err := c.Call(ctx, platformPath, "platform.getL1Validator", platformvm.GetL1ValidatorArgs{ValidationID: validationID}, &reply)
 	var refused *RPCError
-	if errors.As(err, &refused) && strings.HasSuffix(refused.Message, database.ErrNotFound.Error()) {
+	if errors.As(err, &refused) && refused.NotFound() {
 		return nil, nil
 	}
 	if err != nil {

@@ -1,12 +1,10 @@
 package webhook_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,15 +27,10 @@ func results(t *testing.T, url string, allowPrivate bool) map[string]float64 {
 	chain := new(counter)
 	chain.tip.Store(1)
 	registry := prometheus.NewRegistry()
-	worker := webhook.NewWorker(webhook.Options{
+	defer runWorker(t, webhook.Options{
 		Book: book, AllowPrivate: allowPrivate, Metrics: registry,
 		Source: func(string) (webhook.Source, bool) { return chain, true },
-	})
-	ctx, end := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { worker.Run(ctx) })
-	defer running.Wait()
-	defer end()
+	})()
 	counts := make(map[string]float64)
 	require.Eventually(t, func() bool {
 		families, err := registry.Gather()

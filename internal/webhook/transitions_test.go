@@ -135,15 +135,10 @@ func TestMissingBlock(t *testing.T) {
 		chain := &pruned{counter: b.chain}
 		registry := prometheus.NewRegistry()
 		var log bytes.Buffer // written by one goroutine at a time
-		w := webhook.NewWorker(webhook.Options{
+		defer runWorker(t, webhook.Options{
 			Book: b.book, Transport: b.to, Metrics: registry, Log: slog.New(slog.NewTextHandler(&log, nil)),
 			Source: func(string) (webhook.Source, bool) { return chain, true },
-		})
-		ctx, end := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { w.Run(ctx) })
-		defer running.Wait()
-		defer end()
+		})()
 		time.Sleep(time.Hour)
 		require.Equal(t, upTo(40, 60), b.to.heights())
 		require.Equal(t, 1.0, valueOf(t, registry, "quorate_webhook_failing"))

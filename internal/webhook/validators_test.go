@@ -207,18 +207,13 @@ func TestValidatorEventsWithLaggingViews(t *testing.T) {
 			})
 			require.NoError(t, err)
 		}
-		w := webhook.NewWorker(webhook.Options{
+		defer runWorker(t, webhook.Options{
 			Book: book, Transport: got, Source: func(string) (webhook.Source, bool) { return source, true },
-		})
-		ctx, end := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { w.Run(ctx) })
-		defer running.Wait()
-		defer end()
-		require.NoError(t, views.stores[1].Commit(ctx, rows[0]))
+		})()
+		require.NoError(t, views.stores[1].Commit(t.Context(), rows[0]))
 		for height := uint64(1); height <= tip; height++ {
-			require.NoError(t, views.stores[0].Commit(ctx, rows[height-1]))
-			require.NoError(t, views.stores[1].Commit(ctx, rows[height]))
+			require.NoError(t, views.stores[0].Commit(t.Context(), rows[height-1]))
+			require.NoError(t, views.stores[1].Commit(t.Context(), rows[height]))
 			for begin := time.Now(); len(got.at(height)) < len(want[height]) && time.Since(begin) < 10*time.Hour; {
 				time.Sleep(time.Second)
 			}

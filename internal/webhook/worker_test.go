@@ -162,10 +162,15 @@ func (b *bench) work(t *testing.T, registry prometheus.Registerer) (stop func())
 
 // workOn is work with another source of the chain.
 func (b *bench) workOn(t *testing.T, source webhook.Source, registry prometheus.Registerer) (stop func()) {
-	w := webhook.NewWorker(webhook.Options{
+	return runWorker(t, webhook.Options{
 		Book: b.book, Transport: b.to, Metrics: registry,
 		Source: func(chain string) (webhook.Source, bool) { return source, chain == "test" },
 	})
+}
+
+// runWorker runs a worker until the returned function is called.
+func runWorker(t *testing.T, o webhook.Options) (stop func()) {
+	w := webhook.NewWorker(o)
 	ctx, end := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { w.Run(ctx) })
@@ -305,14 +310,9 @@ func TestLateWebhookDelaysNoOther(t *testing.T) {
 		b := newBench(t)
 		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
 		b.chain.tip.Store(500)
-		w := webhook.NewWorker(webhook.Options{
+		defer runWorker(t, webhook.Options{
 			Book: b.book, Transport: b.to, Source: func(string) (webhook.Source, bool) { return slow{b.chain}, true },
-		})
-		ctx, end := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { w.Run(ctx) })
-		defer running.Wait()
-		defer end()
+		})()
 		time.Sleep(time.Minute) // the webhook of block 1 and later has begun
 		_, err := b.book.Create(t.Context(), webhook.Webhook{Owner: "ann", URL: "https://example.org/other", EventType: webhook.AddressActivity, Chain: "test", From: 501})
 		require.NoError(t, err)
@@ -374,13 +374,10 @@ func TestFailureDelaysNoOther(t *testing.T) {
 		})
 		require.NoError(t, err)
 		var log bytes.Buffer // written by one goroutine at a time
-		w := webhook.NewWorker(webhook.Options{
+		stop := runWorker(t, webhook.Options{
 			Book: b.book, Transport: b.to, Source: func(string) (webhook.Source, bool) { return chain, true },
 			Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		ctx, end := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { w.Run(ctx) })
 		time.Sleep(20 * time.Second)
 		require.Equal(t, upTo(1, 5), b.to.heights())
 		for tip := uint64(6); tip <= 40; tip++ {
@@ -391,8 +388,7 @@ func TestFailureDelaysNoOther(t *testing.T) {
 		require.Len(t, b.to.accepted, 40)
 		chain.broken.Store(false)
 		time.Sleep(time.Minute)
-		end()
-		running.Wait()
+		stop()
 		require.Len(t, b.to.accepted, 80, "the other webhook gets its events later")
 		require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), "%s", &log)
 	})
@@ -458,15 +454,10 @@ func TestAdmission(t *testing.T) {
 		b := newBench(t)
 		b.to.respond = func(context.Context, int) (int, error) { return http.StatusOK, nil }
 		var admitted atomic.Bool
-		w := webhook.NewWorker(webhook.Options{
+		defer runWorker(t, webhook.Options{
 			Book: b.book, Transport: b.to, Source: func(string) (webhook.Source, bool) { return b.chain, true },
 			Admit: func(owner string) bool { return owner != "ann" || admitted.Load() },
-		})
-		ctx, end := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { w.Run(ctx) })
-		defer running.Wait()
-		defer end()
+		})()
 		b.chain.tip.Store(3)
 		time.Sleep(time.Hour)
 		require.Zero(t, b.to.requests)

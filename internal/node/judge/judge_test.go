@@ -326,7 +326,7 @@ func TestNodeOfAnotherNetworkBesideOthers(t *testing.T) {
 	}, first, other)
 }
 
-// Behind one URL are two nodes that answer in turn, one of which is stuck. The URL's standing does not alternate.
+// Two nodes behind one URL answer in turn, and one of them is stuck. The URL keeps its standing.
 func TestBalancerBesideANode(t *testing.T) {
 	balancer, single := &chain{height: 100}, &chain{height: 100}
 	together(t, func(after func(time.Duration) []node.Standing, lines *log) {
