@@ -150,7 +150,7 @@ func (o *outbox) first(ctx context.Context) (*message, error) {
 		return nil, fmt.Errorf("reading the messages of %s: %w", o.name, err)
 	}
 	if len(rows) == 0 {
-		return nil, nil
+		return nil, o.empty(ctx)
 	}
 	row := rows[0]
 	if len(row.K) != 8+placeSize || len(row.V) == 0 {
@@ -160,6 +160,17 @@ func (o *outbox) first(ctx context.Context) (*message, error) {
 		k: row.K, due: time.UnixMilli(int64(binary.BigEndian.Uint64(row.K))), height: binary.BigEndian.Uint64(row.K[8:]),
 		attempts: row.V[0], body: row.V[1:],
 	}, nil
+}
+
+// empty reads the state again if it has messages although none was found: another process removed them.
+func (o *outbox) empty(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.load.messages == 0 {
+		return nil
+	}
+	o.known = false
+	return o.read(ctx)
 }
 
 // remove deletes a message that was delivered or given up.

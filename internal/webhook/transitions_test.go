@@ -254,11 +254,14 @@ func TestReactivated(t *testing.T) {
 					require.Positive(t, old)
 					old = 0
 					mu.Unlock()
-					require.Zero(t, valueOf(t, registry, "quorate_webhook_pending"))
+					if !c.second { // who may have removed a message that this one counts until it looks again
+						require.Zero(t, valueOf(t, registry, "quorate_webhook_pending"))
+					}
 					b.chain.tip.Add(2)
 					time.Sleep(time.Minute)
 					require.Equal(t, upTo(int(c.tip)+1, int(c.tip)+2), b.to.heights(), "%d ms", 400*delay)
 					time.Sleep(10 * time.Minute) // for two attempts
+					require.Zero(t, valueOf(t, registry, "quorate_webhook_pending"))
 					mu.Lock()
 					defer mu.Unlock()
 					require.Zero(t, old, "requests about old events, %d ms", 400*delay)
