@@ -1,9 +1,11 @@
 // Package judge compares what upstream nodes report of the P-Chain with the chain that this process executes: their
 // heights, blocks and validator sets. It tells the nodes' client which of them lag or lie. It decides nothing else.
-// Without an executed chain it compares the heights of the nodes with each other, which shows only that nodes lag.
+// Without an executed chain, and for other chains, it compares the heights of the nodes with each other, which shows only
+// that nodes lag.
 package judge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +39,10 @@ type Node interface {
 
 var _ Node = (*node.Client)(nil)
 
-// Options of a Judge. Nodes is required.
+// Options of a Judge. Chain and Nodes are required.
 type Options struct {
+	// Chain is the chain's name in log and metrics.
+	Chain string
 	// Executed is the chain that this process executes; nil without one. Ready returns nil while it is executed to its
 	// tip.
 	Executed Chain
@@ -232,9 +236,13 @@ func (j *Judge) beside(ctx context.Context, n, first *judged) (finding, error) {
 	if f.standing != node.Lags {
 		return f, nil
 	}
-	different, err := blockAt(height)(ctx, n.node, first.node)
-	if err == nil && different != "" {
-		err = fmt.Errorf("%w: %s has another chain: %s", errNothing, first.node.Name(), different)
+	own, err := n.node.BlockByHeight(ctx, height)
+	if err != nil {
+		return f, err
+	}
+	other, err := first.node.BlockByHeight(ctx, height)
+	if err == nil && !bytes.Equal(own, other) {
+		err = fmt.Errorf("%w: %s has another block at height %d", errNothing, first.node.Name(), height)
 	}
 	return f, err
 }
@@ -284,7 +292,7 @@ var errNothing = errors.New("the node reported nothing that can be compared")
 func (j *Judge) conclude(n *judged, f finding, err error) {
 	if err != nil {
 		n.agrees = time.Time{}
-		j.o.Log.Debug("an upstream node was not compared with the P-Chain", slog.String("node", n.node.Name()), slog.Any("error", err))
+		j.o.Log.Debug("an upstream node was not compared", slog.String("chain", j.o.Chain), slog.String("node", n.node.Name()), slog.Any("error", err))
 		return
 	}
 	j.mu.Lock()
@@ -307,13 +315,13 @@ func (j *Judge) conclude(n *judged, f finding, err error) {
 		return
 	}
 	n.verdict.Since = time.Now()
-	name := slog.String("node", n.node.Name())
+	log, name := j.o.Log.With(slog.String("chain", j.o.Chain)), slog.String("node", n.node.Name())
 	switch {
 	case f.standing == node.Lies:
-		j.o.Log.Warn("upstream node contradicts the P-Chain that the validators have accepted; it is not asked any more", name, slog.String("found", f.text))
+		log.Warn("upstream node contradicts the P-Chain that the validators have accepted; it is not asked any more", name, slog.String("found", f.text))
 	case f.standing == node.Lags:
-		j.o.Log.Warn("upstream node lags behind the P-Chain; it is asked last", name, slog.String("found", f.text))
+		log.Warn("upstream node lags behind; it is asked last", name, slog.String("found", f.text))
 	case before != node.Unjudged:
-		j.o.Log.Info("upstream node agrees with the P-Chain again", name)
+		log.Info("upstream node agrees again", name)
 	}
 }

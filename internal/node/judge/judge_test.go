@@ -150,7 +150,7 @@ func judging(t *testing.T, f func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{executed: &chain{height: 100}, node: &chain{height: 100}}
 		b.Judge = New(Options{
-			Executed: b.executed, Nodes: []Node{b.node}, Subnets: func() []ids.ID { return []ids.ID{{7}, constants.PrimaryNetworkID, {8}} },
+			Chain: "P", Executed: b.executed, Nodes: []Node{b.node}, Subnets: func() []ids.ID { return []ids.ID{{7}, constants.PrimaryNetworkID, {8}} },
 			Log: slog.New(slog.NewTextHandler(&b.log, nil)), Ready: func() error {
 				if b.behind.Load() {
 					return errors.New("behind")
@@ -249,7 +249,7 @@ func TestRestartingNodeLagsAndReturns(t *testing.T) {
 		require.Equal(t, node.Agrees, b.after(interval).Standing)
 		require.Equal(t, node.Agrees, b.node.judgedAs())
 		require.Equal(t, 1, strings.Count(b.log.String(), "lags behind"), &b.log)
-		require.Equal(t, 1, strings.Count(b.log.String(), "agrees with the P-Chain again"), &b.log)
+		require.Equal(t, 1, strings.Count(b.log.String(), "agrees again"), &b.log)
 		require.NotContains(t, b.log.String(), "contradicts")
 	})
 }
@@ -258,7 +258,7 @@ func TestRestartingNodeLagsAndReturns(t *testing.T) {
 func together(t *testing.T, f func(after func(time.Duration) []node.Standing, lines *log), nodes ...*chain) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o, lines := Options{}, new(log)
+		o, lines := Options{Chain: "P"}, new(log)
 		for _, n := range nodes {
 			o.Nodes = append(o.Nodes, n)
 		}
@@ -425,9 +425,9 @@ func TestLiesAreFound(t *testing.T) {
 				require.NoError(t, testutil.CollectAndCompare(b.Judge, strings.NewReader(`
 # HELP quorate_upstream_verdict 1 for what a comparison with the executed P-Chain, or else with other nodes, found about the upstream node: it agrees, lags, or lies. All are 0 before the first comparison.
 # TYPE quorate_upstream_verdict gauge
-quorate_upstream_verdict{node="node:9650",verdict="agrees"} 0
-quorate_upstream_verdict{node="node:9650",verdict="lags"} 0
-quorate_upstream_verdict{node="node:9650",verdict="lies"} 1
+quorate_upstream_verdict{chain="P",node="node:9650",verdict="agrees"} 0
+quorate_upstream_verdict{chain="P",node="node:9650",verdict="lags"} 0
+quorate_upstream_verdict{chain="P",node="node:9650",verdict="lies"} 1
 `)))
 				// It stays a liar while it does not answer, and until it has agreed for long.
 				b.node.change(func(c *chain) { c.err = node.ErrUnavailable })
@@ -444,7 +444,7 @@ quorate_upstream_verdict{node="node:9650",verdict="lies"} 1
 				require.Equal(t, node.Agrees, v.Standing)
 				require.Empty(t, v.Text)
 				require.Equal(t, 1, strings.Count(b.log.String(), "contradicts the P-Chain"), &b.log)
-				require.Equal(t, 1, strings.Count(b.log.String(), "agrees with the P-Chain again"), &b.log)
+				require.Equal(t, 1, strings.Count(b.log.String(), "agrees again"), &b.log)
 				require.Contains(t, b.log.String(), "http://node:9650")
 			})
 		})

@@ -6,16 +6,18 @@ import (
 	"quorate/internal/node"
 )
 
-var verdicts = prometheus.NewDesc(
-	"quorate_upstream_verdict",
-	"1 for what a comparison with the executed P-Chain, or else with other nodes, found about the upstream node: it agrees, lags, or lies. All are 0 before the first comparison.",
-	[]string{"node", "verdict"}, nil,
-)
+func verdicts(chain string) *prometheus.Desc {
+	return prometheus.NewDesc(
+		"quorate_upstream_verdict",
+		"1 for what a comparison with the executed P-Chain, or else with other nodes, found about the upstream node: it agrees, lags, or lies. All are 0 before the first comparison.",
+		[]string{"node", "verdict"}, prometheus.Labels{"chain": chain},
+	)
+}
 
 var _ prometheus.Collector = (*Judge)(nil)
 
 // Describe implements prometheus.Collector.
-func (j *Judge) Describe(descs chan<- *prometheus.Desc) { descs <- verdicts }
+func (j *Judge) Describe(descs chan<- *prometheus.Desc) { descs <- verdicts(j.o.Chain) }
 
 // Collect implements prometheus.Collector.
 func (j *Judge) Collect(metrics chan<- prometheus.Metric) {
@@ -23,13 +25,14 @@ func (j *Judge) Collect(metrics chan<- prometheus.Metric) {
 	for _, v := range j.Verdicts() {
 		worst[v.Host] = max(worst[v.Host], v.Standing)
 	}
+	desc := verdicts(j.o.Chain)
 	for host, standing := range worst {
 		for name, s := range map[string]node.Standing{"agrees": node.Agrees, "lags": node.Lags, "lies": node.Lies} {
 			is := 0.0
 			if s == standing {
 				is = 1
 			}
-			metrics <- prometheus.MustNewConstMetric(verdicts, prometheus.GaugeValue, is, host, name)
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, is, host, name)
 		}
 	}
 }

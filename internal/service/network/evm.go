@@ -27,6 +27,7 @@ import (
 	"quorate/internal/index/evm/metadata"
 	"quorate/internal/index/registry"
 	"quorate/internal/node"
+	"quorate/internal/node/judge"
 	"quorate/internal/retry"
 	"quorate/internal/service/replica"
 	"quorate/internal/store"
@@ -156,6 +157,7 @@ type evmIndex struct {
 	beside atomic.Pointer[index.Pipeline[*chain.Block]]
 	tips   index.Source[*chain.Block]
 	anchor *anchor.Anchor
+	judge  *judge.Judge // nil if there is nothing to compare
 	book   *contracts.Book
 	keeper *metadata.Keeper
 }
@@ -404,6 +406,9 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 		e.pipeline, e.first = first.pipeline, first
 		err = r.metrics.Register(index.NewCollector(name, e.status))
 	}
+	if e.judge = newEVMJudge(c, name, r.log); err == nil && e.judge != nil {
+		err = r.metrics.Register(e.judge)
+	}
 	if err == nil {
 		e.anchor, err = r.newAnchor(e, served, blockchainID)
 	}
@@ -438,6 +443,9 @@ func (r *evmIndexes) describe(ctx context.Context, id ids.ID) (*handler.Descript
 func (r *evmIndexes) work(ctx context.Context, e *evmIndex) {
 	var running sync.WaitGroup
 	running.Go(func() { e.node.Heads(ctx, e.wake) })
+	if e.judge != nil {
+		running.Go(func() { e.judge.Run(ctx) })
+	}
 	if r.role.Answers() {
 		running.Go(func() { e.keeper.Run(ctx) }) // for this process's readers
 	}
@@ -644,6 +652,24 @@ func (r *evmIndexes) addStatus(all map[string]index.Status) {
 	for name, err := range r.refused {
 		all[name] = index.Status{State: index.Stopped, Err: err}
 	}
+}
+
+// verdicts returns what was found about the nodes of the chains.
+func (r *evmIndexes) verdicts() (all []judge.Verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		if e.judge == nil {
+			continue
+		}
+		for _, v := range e.judge.Verdicts() {
+			if v.Text != "" {
+				v.Text = e.name + ": " + v.Text
+			}
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // indexedAs returns the name of a chain in the status, by its configured name.
