@@ -19,6 +19,8 @@ NETWORKS   = ^(TestWarpMessages|TestNodeSurface)$$
 MARKED     = grep -r --include='*_test.go' '^//test:plain$$'
 PLAIN      = $(shell $(MARKED) -hA1 . | sed -n 's/^func \(Test[A-Za-z0-9_]*\).*/\1/p' | sort -u | paste -sd'|')
 PLAIN_IN   = $(shell $(MARKED) -l . | xargs -n1 dirname | sort -u)
+# The packages whose tests take longest begin first.
+LONGEST    = ./internal/store ./internal/index/primary ./cmd/quorate
 
 SOAK      ?= 30m
 FUZZ      ?= 10m
@@ -47,11 +49,14 @@ test: deps ## run what every change must pass: the product's tests, and two agai
 
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN))$$' -p 3 -timeout 20m ./... || status=1; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/plain.json -- $(NOVET) -run '^($(PLAIN))$$' -timeout 20m $(PLAIN_IN) || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN))$$' -p 3 -timeout 20m $(LONGEST) ./... || status=1; \
+	(status=0; \
+	nice $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/plain.json -- $(NOVET) -run '^($(PLAIN))$$' -timeout 20m $(PLAIN_IN) || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) ./...) || status=1; \
 	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) ./...) || status=1; \
+	exit $$status) & others=$$!; \
 	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -count=1 -timeout 25m ./...) || status=1; \
+	wait $$others || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
 fuzz: ## give each parser hostile input for FUZZ, FUZZERS of them at a time

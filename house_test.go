@@ -262,6 +262,40 @@ func TestAttacksAreTested(t *testing.T) {
 	}
 }
 
+// TestPlainTestsRun checks that all tests of a name have the directive test:plain, or none: make test-all runs no test with
+// such a name except those of folders with the directive.
+func TestPlainTestsRun(t *testing.T) {
+	function := regexp.MustCompile(`(?m)(^//test:plain\n)?^func (Test\w+)\(`)
+	with, without := make(map[string]string), make(map[string]string) // file by test
+	for _, file := range tracked(t) {
+		if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, but not yet committed
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range function.FindAllStringSubmatch(string(source), -1) {
+			files := without
+			if m[1] != "" {
+				files = with
+			}
+			files[m[2]] = file
+		}
+	}
+	if len(with) == 0 {
+		t.Error("no test has the directive")
+	}
+	for name, file := range with {
+		if other, ok := without[name]; ok {
+			t.Errorf("%s has the directive test:plain in %s, and not in %s: give one of them another name", name, file, other)
+		}
+	}
+}
+
 // TestSituationsAreTested checks that docs/situations.md names tests that exist, down to the rows of test tables.
 func TestSituationsAreTested(t *testing.T) {
 	const file = "docs/situations.md"

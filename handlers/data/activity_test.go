@@ -24,6 +24,8 @@ import (
 )
 
 // TestLastActivity compares the last activity of each address with the outputs that the generator made.
+//
+//test:plain
 func TestLastActivity(t *testing.T) {
 	a := simulatedArchive()
 	n := a.network()

@@ -111,6 +111,8 @@ func (withoutLists) Txs(context.Context, archive.TxQuery) (*archive.TxPage, erro
 }
 
 // TestAssetTransactionAnswers compares the list of each asset with the outputs that the generator made.
+//
+//test:plain
 func TestAssetTransactionAnswers(t *testing.T) {
 	a := simulatedArchive()
 	h := surface(t, map[string]data.Network{"fuji": a.network()}, compat.Auto)

@@ -411,7 +411,7 @@ func (f fakeNode) BlockNumber(_ context.Context, h common.Hash) (uint64, bool, e
 	return n, h == hash(int(n)), f.nodeErr // as a node that knows blocks beyond the index, too
 }
 
-// Blocks returns nothing: TestRecord has a node with blocks.
+// Blocks returns nothing: TestRecordedChain has a node with blocks.
 func (f fakeNode) Blocks(context.Context, uint64, int, bool) ([]node.EVMBlock, error) {
 	return nil, cmp.Or(f.nodeErr, node.ErrUnavailable)
 }

@@ -246,8 +246,10 @@ func busiest(counts map[common.Address]int, most int) []common.Address {
 	return wallets[:min(most, len(wallets))]
 }
 
-// TestRecord compares answers from a real index with the generator of the chain.
-func TestRecord(t *testing.T) {
+// TestRecordedChain compares answers from a real index with the generator of the chain.
+//
+//test:plain
+func TestRecordedChain(t *testing.T) {
 	r := newIndexed(t, 1500)
 	h := surface(t, compat.Auto, api.Options{}, r.chain)
 	base := "/v1/chains/" + strconv.FormatUint(r.chain.ChainID, 10)

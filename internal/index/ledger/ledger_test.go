@@ -335,6 +335,8 @@ func TestSupply(t *testing.T) {
 }
 
 // TestSameRows indexes one history in many orders, which must give the same rows.
+//
+//test:plain
 func TestSameRows(t *testing.T) {
 	for i, options := range histories {
 		h := newHistory(uint64(i), options)

@@ -182,6 +182,8 @@ func requireProposed(t testing.TB, s store.Reader) {
 // TestOrderDoesNotMatter indexes the same history repeatedly, with chains that grow in any order, batches of any size,
 // any number of restarts and deaths between commits, and nodes that are at several heights, fail at times and list
 // rewards in any order. The rows always equal those of an undisturbed run.
+//
+//test:plain
 func TestOrderDoesNotMatter(t *testing.T) {
 	runs, sessions := 12, 10
 	if testing.Short() {

@@ -47,6 +47,8 @@ func spoil(t testing.TB, s store.Store, forms []index.Form) {
 }
 
 // TestOlderIndexesAreRebuilt opens a store of an older version with wrong rows and requires the rows of a fresh index.
+//
+//test:plain
 func TestOlderIndexesAreRebuilt(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -106,6 +108,8 @@ func TestOlderIndexesAreRebuilt(t *testing.T) {
 }
 
 // TestRebuildingIsKilled kills processes that rebuild an index. Each continues where the last one stopped.
+//
+//test:plain
 func TestRebuildingIsKilled(t *testing.T) {
 	kills := 10
 	if testing.Short() {

@@ -72,6 +72,8 @@ func (n *testNode) utxos(chain string, params json.RawMessage, right *ledger.Ind
 }
 
 // TestVerify finds nothing wrong in a correct store, and then names damaged rows.
+//
+//test:plain
 func TestVerify(t *testing.T) {
 	n := newTestNode(t, 4, 1500)
 	require.NoError(t, n.Grow(t.Context(), 1500))
