@@ -21,6 +21,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/components/avax"
 	"github.com/ava-labs/avalanchego/vms/components/verify"
 	"github.com/ava-labs/avalanchego/vms/nftfx"
+	"github.com/ava-labs/avalanchego/vms/platformvm"
 	"github.com/ava-labs/avalanchego/vms/platformvm/reward"
 	"github.com/ava-labs/avalanchego/vms/platformvm/stakeable"
 	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
@@ -45,6 +46,8 @@ type shortStakes struct {
 	staying         identity
 	// commission are the shares of leaving and staying in their delegators' rewards.
 	commission map[ids.NodeID]uint64
+	// potential are the rewards of delegations before commission, by transaction.
+	potential map[string]uint64
 }
 
 // stake makes stakes that end soon: with a reward and without, with a commission, of
@@ -58,7 +61,7 @@ func (n *nodeAPI) stake(ctx context.Context, t *testing.T) *shortStakes {
 	p := newPChain(t, ctx, n.node, n.keys...)
 	s := &shortStakes{
 		leaving: n.runningIdentity(ctx, t), staying: n.runningIdentity(ctx, t), absent: newIdentity(t),
-		commission: make(map[ids.NodeID]uint64),
+		commission: make(map[ids.NodeID]uint64), potential: make(map[string]uint64),
 	}
 	avaxID := p.wallet.Builder().Context().AVAXAssetID
 	other, last := n.keys[1].Address(), n.keys[2].Address()
@@ -109,6 +112,15 @@ func (n *nodeAPI) stake(ctx context.Context, t *testing.T) *shortStakes {
 		*d.group = append(*d.group, p.accepted(p.wallet.IssueAddPermissionlessDelegatorTx(
 			&txs.SubnetValidator{Validator: txs.Validator{NodeID: d.to, End: min(d.end, end[d.to]), Wght: 25 * units.Avax}}, avaxID, d.rewards)))
 	}
+	for nodeID := range s.commission {
+		one, err := platformvm.NewClient(n.node).GetCurrentValidators(ctx, constants.PrimaryNetworkID, []ids.NodeID{nodeID})
+		require.NoError(t, err)
+		require.Len(t, one, 1)
+		for _, d := range one[0].Delegators {
+			s.potential[d.TxID.String()] = *d.PotentialReward
+		}
+	}
+	require.Len(t, s.potential, 5)
 	// A subnet's validators whose time ends, and that is removed before.
 	for _, removed := range []bool{false, true} {
 		subnet := p.accepted(p.wallet.IssueCreateSubnetTx(both))

@@ -514,9 +514,9 @@ func staking(number byte, k chain.Kind) ledger.StakingOutputs {
 	s := &ledger.Staking{
 		TxID: txID, Kind: k, BlockID: ids.ID{number, 0xb1}, Height: 900 + uint64(number)/2, Time: ago(time.Duration(number/4) * time.Hour),
 		Staker: chain.Staker{
-			NodeID: nodeA, Weight: 2000, Start: ago(time.Hour), End: now.Add(time.Hour), Shares: 20_000, RewardAddresses: []ids.ShortID{alice, carol}, PotentialReward: 77,
+			NodeID: nodeA, Weight: 2000, Start: ago(time.Hour), End: now.Add(time.Hour), Shares: 20_000, RewardAddresses: []ids.ShortID{alice, carol},
 		},
-		End: now.Add(time.Hour),
+		End: now.Add(time.Hour), PotentialReward: 77,
 	}
 	if k == "AddDelegatorTx" || k == "AddPermissionlessDelegatorTx" {
 		s.Staker.Delegator, s.Staker.Shares, s.Staker.RewardAddresses = true, 0, []ids.ShortID{bob}

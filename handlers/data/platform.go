@@ -81,7 +81,7 @@ func (s *shownTxs) platform(tx *describedTx) (*platformTransaction, error) {
 }
 
 // amounts sums up the outputs. Rewards are no part of what a staking transaction moves, and a returned balance of an L1
-// validator does not come from the consumed outputs.
+// validator does not come from the consumed outputs. What is added to such a balance is not burned.
 func (s *shownTxs) amounts(tx *describedTx, shown *platformTransaction) {
 	value, burned, staked, balance := make(totals), make(totals), make(totals), make(totals)
 	for _, o := range tx.consumed {
@@ -101,6 +101,7 @@ func (s *shownTxs) amounts(tx *describedTx, shown *platformTransaction) {
 	}
 	if tx.L1Balance > 0 {
 		balance.add(s.AVAXAssetID, tx.L1Balance, 1)
+		burned.add(s.AVAXAssetID, tx.L1Balance, -1)
 	}
 	shown.Value, shown.AmountBurned, shown.AmountStaked = value.shown(s.known), burned.shown(s.known), staked.shown(s.known)
 	shown.AmountL1ValidatorBalanceBurned = balance.shown(s.known)

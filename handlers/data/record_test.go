@@ -43,6 +43,7 @@ func newIndexed(t *testing.T, s store.Store) *indexed {
 	}
 	n := newFake().network()
 	n.Ledger, n.Subnets = ledger.New(s, constants.FujiID), subnets.New(s, constants.FujiID)
+	n.Rewards = &rewards{known: map[ids.ID]uint64{{3}: 1000, {4}: 1000}}
 	n.Progress = func(id ids.ID) data.Progress {
 		tip := r.tip[id]
 		if tip == nil {
@@ -149,7 +150,7 @@ func testRecord(t *testing.T, s store.Store) {
 	}
 	require.Len(t, seen, 20)
 
-	staker := chain.Staker{NodeID: nodeA, Weight: 60, Start: ago(time.Hour), End: now.Add(time.Hour), Shares: 25_000, RewardAddresses: []ids.ShortID{bob}, PotentialReward: 1000}
+	staker := chain.Staker{NodeID: nodeA, Weight: 60, Start: ago(time.Hour), End: now.Add(time.Hour), Shares: 25_000, RewardAddresses: []ids.ShortID{bob}}
 	stakes := func(id byte, kind chain.Kind, from int) chain.Tx {
 		tx := makes(ids.ID{id}, kind, chain.Output{Amount: 30, DestinationID: pID}, chain.Output{Amount: 60, DestinationID: pID, Role: chain.Stake})
 		tx.Consumed = []chain.Input{input(funds, from, pID)}

@@ -38,7 +38,7 @@ func TestRewardsOfLiveStakes(t *testing.T) {
 	active := slices.IndexFunc(f.delegations, func(d *ledger.Delegation) bool { return d.StatusAt(now) == ledger.DelegationActive })
 	f.delegations = f.delegations[active:]
 	staking, delegation := f.stakings[0], f.delegations[0]
-	staking.Staker.PotentialReward, delegation.PotentialReward = 0, 0
+	staking.PotentialReward, delegation.PotentialReward = 0, 0
 	f.stakings, f.delegations = f.stakings[:1], f.delegations[:1]
 	n := f.network()
 	n.Rewards = r

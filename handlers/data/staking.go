@@ -138,7 +138,7 @@ func (a *API) potentialOfStakings(ctx context.Context, n *network, page *ledger.
 	of := make(map[ids.ID]stakes.Validator)
 	for i := range page.Stakings {
 		s := &page.Stakings[i]
-		if s.Staker.PotentialReward == 0 && !s.Staker.Start.After(page.Now) {
+		if s.Settled == nil && !s.Staker.Start.After(page.Now) {
 			of[s.TxID] = stakes.Validator{SubnetID: s.Staker.SubnetID, NodeID: s.Staker.NodeID}
 		}
 	}
@@ -152,12 +152,12 @@ func (a *API) potentialOfStakings(ctx context.Context, n *network, page *ledger.
 	return potential
 }
 
-// estimate returns the expected reward of a stake: 0 before it begins, empty if it is unknown.
+// estimate returns the expected reward of a stake, also after it was settled: 0 before it begins, empty if it is unknown.
 func estimate(s *ledger.Staking, now time.Time, potential map[ids.ID]uint64) string {
 	amount, known := potential[s.TxID]
 	switch {
-	case s.Staker.PotentialReward > 0:
-		amount = s.Staker.PotentialReward
+	case s.PotentialReward > 0:
+		amount = s.PotentialReward
 	case !known && !s.Staker.Start.After(now):
 		return ""
 	}

@@ -52,7 +52,7 @@ func (a *API) transactionOperations() []operation.Operation {
 }
 
 const transactionDescription = "`emittedUtxos` has all outputs with the ID of the transaction; those of a staking transaction include the rewards, once they are paid. " +
-	"A RewardValidatorTx emits these rewards, too. `amountBurned` is what the transaction consumes and does not emit, `amountL1ValidatorBalanceBurned` the part of it that went to balances of L1 validators. " +
+	"A RewardValidatorTx emits these rewards, too. `amountL1ValidatorBalanceBurned` is what went to balances of L1 validators, `amountBurned` the rest of what the transaction consumes and does not emit. " +
 	"`l1ValidatorDetails` is that of conversions and registrations; the balance of an L1 validator at other transactions is not indexed. " +
 	"A proposal has the block that proposes it, and shows when the next block has decided about it. " +
 	"Transactions that the X-Chain accepted before it had blocks (Cortina), and its genesis, are not served."

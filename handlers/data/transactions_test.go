@@ -72,7 +72,8 @@ func TestTransactionAnswers(t *testing.T) {
 				if kind := got["txType"]; on == history.P && got["startTimestamp"] == nil && kind != "RewardValidatorTx" && kind != "UNKNOWN" &&
 					kind != "SetL1ValidatorWeightTx" && kind != "DisableL1ValidatorTx" {
 					require.Equal(t, transfers(want.made), amounts(got["value"]), "%s %s", kind, tx.ID)
-					require.Equal(t, difference(transfers(want.consumed), transfers(want.made)), amounts(got["amountBurned"]), "%s %s", kind, tx.ID)
+					left := difference(transfers(want.consumed), transfers(want.made))
+					require.Equal(t, difference(left, amounts(got["amountL1ValidatorBalanceBurned"])), amounts(got["amountBurned"]), "%s %s", kind, tx.ID)
 				}
 				if on == history.X {
 					require.Equal(t, transfers(want.consumed), amounts(got["amountUnlocked"]), "%s %s", got["txType"], tx.ID)

@@ -159,8 +159,6 @@ type Staker struct {
 	RewardAddresses []ids.ShortID
 	// PublicKey and ProofOfPossession are empty for a staker without a BLS key.
 	PublicKey, ProofOfPossession []byte
-	// PotentialReward is the reward that the node reports, in nAVAX; 0 if it does not report one.
-	PotentialReward uint64
 	// Renewing reports that a new period follows each period until the validator stops renewing (ACP-236). End is the
 	// end of the first period.
 	Renewing bool
@@ -171,6 +169,9 @@ type Settlement struct {
 	StakingTxID ids.ID
 	// Rewarded is false if the network denied the reward.
 	Rewarded bool
+	// PotentialReward is the reward of the period before commission, whether or not it was paid, in units of the staked
+	// asset. It is 0 if it is unknown, as after the node paid another one.
+	PotentialReward uint64
 	// RenewedUntil is the end of the next period if the validator renews. It is zero if the stake is now unlocked.
 	RenewedUntil time.Time
 }

@@ -115,7 +115,7 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: reward of %s: %w", ErrTransaction, stakingID, err)
 	}
-	payments := end.payments
+	payments, same := end.payments, true // same is whether the computed outputs are used
 	raw, err := d.node.RewardUTXOs(ctx, rewardedID, b.Height)
 	switch {
 	case errors.Is(err, ErrNotOffered):
@@ -128,8 +128,8 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 		}
 		s.emptied = true
 		payments = d.unlisted(s, end, b.Height)
+		same = len(payments) > 0
 	default:
-		var same bool
 		if payments, same, err = d.compare(end, rewardedID, committed, b.Height, raw); err != nil {
 			return nil, nil, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
 		}
@@ -138,6 +138,9 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 		}
 	}
 	s.doubts = 0
+	if same {
+		tx.Settled.PotentialReward = one.reward
+	}
 	for _, p := range payments {
 		out, err := ledger.OutputOf(txs.GenesisCodec, p.utxo, p.Role, constants.PlatformChainID)
 		if err != nil {

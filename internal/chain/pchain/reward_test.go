@@ -121,14 +121,17 @@ func TestComputedRewards(t *testing.T) {
 
 	const index = 3 // two ordinary outputs and one of stake come before
 	commission, rest := platformreward.Split(first, 20_000)
-	made, _ := r.end(at.Add(100*day), &txs.RewardValidatorTx{TxID: one.ID()}, true)
+	made, tx := r.end(at.Add(100*day), &txs.RewardValidatorTx{TxID: one.ID()}, true)
 	require.Equal(t, [][3]uint64{{index, rest, uint64(ledger.DelegationReward)}}, made)
+	require.Equal(t, first, tx.Settled.PotentialReward)
 	r.requireSupply(primary)
-	made, _ = r.end(at.Add(200*day), &txs.RewardValidatorTx{TxID: two.ID()}, false)
+	made, tx = r.end(at.Add(200*day), &txs.RewardValidatorTx{TxID: two.ID()}, false)
 	require.Empty(t, made, "the reward is denied")
+	require.Equal(t, second, tx.Settled.PotentialReward)
 	r.supply[primary] -= second
 	r.requireSupply(primary)
-	made, tx := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	made, tx = r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	require.Equal(t, own, tx.Settled.PotentialReward)
 	require.Equal(t, [][3]uint64{{index, own, uint64(ledger.ValidationReward)}, {index + 1, commission, uint64(ledger.Commission)}}, made)
 	require.Equal(t, []ids.ShortID{alice}, tx.Made[0].Addresses)
 	require.Equal(t, []ids.ShortID{bob}, tx.Made[1].Addresses)
@@ -139,6 +142,26 @@ func TestComputedRewards(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.try(option(at.Add(300*day), true))
 	require.ErrorIs(t, err, pchain.ErrTransaction, "the stake has ended")
+}
+
+// TestAllIsCommission has a validator that keeps all of what its delegator earns, once with a node that lists rewards.
+func TestAllIsCommission(t *testing.T) {
+	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
+	for _, lists := range []bool{false, true} {
+		r := newRewarding(t, constants.MainnetID, at, nil)
+		config, primary := before(constants.MainnetID), constants.PrimaryNetworkID
+		validator, one := r.validator(1, 2000*avaxUnit, at.Add(300*day), platformreward.PercentDenominator, primary), r.delegator(1, 777*avaxUnit, at.Add(100*day))
+		r.add(standard(at, validator, one))
+		r.potential(config, at, 300*day, 2000*avaxUnit, primary)
+		earned := r.potential(config, at, 100*day, 777*avaxUnit, primary)
+		if lists {
+			r.node.err = nil
+		}
+		made, tx := r.end(at.Add(100*day), &txs.RewardValidatorTx{TxID: one.ID()}, true)
+		require.Empty(t, made)
+		require.Equal(t, earned, tx.Settled.PotentialReward)
+		require.Empty(t, r.differences)
+	}
 }
 
 // TestCommissionIsPaidThoughRefused denies the reward of a validator with insufficient uptime.
@@ -262,8 +285,9 @@ func TestDifferentRewards(t *testing.T) {
 	r.add(standard(at, validator))
 	own := r.potential(before(constants.MainnetID), at, 300*day, 2000*avaxUnit, constants.PrimaryNetworkID)
 	r.node.err, r.node.rewards[validator.ID()] = nil, [][]byte{reward(validator.ID(), 3, 12345, alice)}
-	made, _ := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	made, tx := r.end(at.Add(300*day), &txs.RewardValidatorTx{TxID: validator.ID()}, true)
 	require.Equal(t, [][3]uint64{{3, 12345, uint64(ledger.ValidationReward)}}, made)
+	require.Zero(t, tx.Settled.PotentialReward, "what the node computed is unknown")
 	require.Equal(t, []*pchain.DifferenceError{{
 		Height: 3, StakingTxID: validator.ID(), Node: []pchain.Payment{{Index: 3, Amount: 12345, Role: ledger.ValidationReward}},
 		Computed: []pchain.Payment{{Index: 3, Amount: own, Role: ledger.ValidationReward}},

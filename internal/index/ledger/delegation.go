@@ -23,7 +23,7 @@ type Delegation struct {
 	RewardAddresses []ids.ShortID
 	// Shares is the validator's commission in millionths.
 	Shares uint32
-	// PotentialReward is the reward that the node reported, in nAVAX, with commission; 0 if the node reported none.
+	// PotentialReward is the reward in nAVAX with commission. It is 0 before the period has ended, and if it is unknown.
 	PotentialReward uint64
 	// Settled reports that the period has ended and its outcome is indexed. The fields below are zero before.
 	Settled, Rewarded bool
@@ -88,7 +88,7 @@ func delegationOf(s *Staking, shares uint32) *Delegation {
 	d := &Delegation{
 		TxID: s.TxID, NodeID: s.Staker.NodeID, Start: s.Staker.Start, End: s.Staker.End, Height: s.Height,
 		Weight: s.Staker.Weight, RewardAddresses: s.Staker.RewardAddresses, Shares: shares,
-		PotentialReward: s.Staker.PotentialReward,
+		PotentialReward: s.PotentialReward,
 	}
 	if s.Settled != nil {
 		d.Settled, d.Rewarded, d.SettledAt = true, s.Settled.Rewarded, s.Settled.Time

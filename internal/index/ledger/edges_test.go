@@ -164,7 +164,8 @@ func TestDelegationRewards(t *testing.T) {
 		"commission deferred": {ledger.Delegation{Settled: true, Rewarded: true, Shares: 20_000, Reward: 980, PotentialReward: 1001}, 1001, 980},
 		"from net":            {ledger.Delegation{Settled: true, Rewarded: true, Shares: 20_000, Reward: 980}, 1000, 980},
 		"from net, rounded":   {ledger.Delegation{Settled: true, Rewarded: true, Shares: 333_333, Reward: 7}, 11, 7},
-		"all commission":      {ledger.Delegation{Settled: true, Rewarded: true, Shares: 1_000_000}, 0, 0},
+		"all commission":      {ledger.Delegation{Settled: true, Rewarded: true, Shares: 1_000_000, PotentialReward: 1000}, 1000, 0},
+		"all, amount unknown": {ledger.Delegation{Settled: true, Rewarded: true, Shares: 1_000_000}, 0, 0},
 		"very large":          {ledger.Delegation{Settled: true, Rewarded: true, Shares: 999_999, Reward: 1 << 60}, 1 << 60, 1 << 60},
 	} {
 		gross, net := test.d.Rewards()

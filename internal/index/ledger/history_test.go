@@ -79,6 +79,7 @@ type stakeTx struct {
 	settledHeight      uint64
 	rewarded           bool
 	reward, commission uint64
+	potential          uint64
 }
 
 func newHistory(seed uint64, o historyOptions) *history {
@@ -338,6 +339,8 @@ func (h *history) settle(b *chain.Block, tx *chain.Tx) bool {
 		return true
 	}
 	s.settled, s.settledHeight, s.rewarded = true, b.Height, tx.Settled.Rewarded
+	s.potential = 1001 * uint64(s.txID[0]%2) // unknown for half of them
+	tx.Settled.PotentialReward = s.potential
 	for _, u := range s.outputs {
 		h.free[pChain] = append(h.free[pChain], u)
 		if h.rng.IntN(2) == 0 {

@@ -24,8 +24,9 @@ func Form() index.Form {
 	return index.Form{
 		// 2: lists by address. 3: shorter keys, and fewer data about outputs consumed on the chain that created them.
 		// 4: stakers and supply in the P-Chain's state, no bonus blocks, checkpoints within the second of Cortina, and
-		// pre-Cortina transactions in vertex order. 5: the last activity of addresses; see ErrNoActivity.
-		Name: name, Version: withActivity, Reads: 4,
+		// pre-Cortina transactions in vertex order. 5: the last activity of addresses; see ErrNoActivity. 6: the rewards of
+		// ended delegations before commission.
+		Name: name, Version: 6, Reads: 4,
 		Cursor: func(cursor string) bool { return projection(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
 			store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,

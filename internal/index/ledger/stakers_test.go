@@ -151,7 +151,7 @@ func (w *world) checkDelegations(rng *rand.Rand, more func()) {
 			if s.isSettled(w.at) {
 				expect.Settled, expect.Rewarded = true, s.rewarded
 				expect.SettledAt = w.blocks[pChain][s.settledHeight].Time
-				expect.Reward, expect.Commission = s.reward, s.commission
+				expect.PotentialReward, expect.Reward, expect.Commission = s.potential, s.reward, s.commission
 			}
 			require.Equal(w.t, expect, *got)
 		}

@@ -29,6 +29,9 @@ type Staking struct {
 	Memo           []byte
 	// End is the end of the current period. For an auto-renewed validator it differs from Staker.End.
 	End time.Time
+	// PotentialReward is that of the last period before commission, in units of the staked asset. It is 0 while the stake
+	// is locked, and if it is unknown.
+	PotentialReward uint64
 	// Settled is nil while the stake is locked.
 	Settled *Settlement
 
@@ -78,6 +81,7 @@ func (s *Staking) bytes() []byte {
 	w.IDs(s.Consumed)
 	w.IDs(s.Made)
 	writeStaker(&w, &s.Staker)
+	w.Number(s.PotentialReward)
 	w.Bytes(s.Memo)
 	w.Time(s.End)
 	w.Addresses(s.involved)
@@ -96,7 +100,7 @@ func parseStaking(txID ids.ID, v []byte) (*Staking, error) {
 	r := row.Read(v)
 	s := &Staking{
 		TxID: txID, Kind: chain.Kind(r.Bytes()), BlockID: r.ID(), Height: r.Number(), Time: r.Time(),
-		Consumed: r.IDs(), Made: r.IDs(), Staker: readStaker(r), Memo: r.Bytes(), End: r.Time(), involved: r.Addresses(),
+		Consumed: r.IDs(), Made: r.IDs(), Staker: readStaker(r), PotentialReward: r.Number(), Memo: r.Bytes(), End: r.Time(), involved: r.Addresses(),
 	}
 	if r.Bool() {
 		s.Settled = &Settlement{TxID: r.ID(), Height: r.Number(), Time: r.Time(), Rewarded: r.Bool(), Rewards: r.IDs()}
@@ -119,7 +123,6 @@ func writeStaker(w *row.Writer, s *chain.Staker) {
 	w.Addresses(s.RewardAddresses)
 	w.Bytes(s.PublicKey)
 	w.Bytes(s.ProofOfPossession)
-	w.Number(s.PotentialReward)
 }
 
 func readStaker(r *row.Reader) (s chain.Staker) {
@@ -127,7 +130,7 @@ func readStaker(r *row.Reader) (s chain.Staker) {
 	copy(s.NodeID[:], r.Take(len(s.NodeID)))
 	s.Delegator, s.Renewing = r.Bool(), r.Bool()
 	s.Weight, s.Start, s.End, s.Shares = r.Number(), r.Time(), r.Time(), r.Uint32()
-	s.RewardAddresses, s.PublicKey, s.ProofOfPossession, s.PotentialReward = r.Addresses(), r.Bytes(), r.Bytes(), r.Number()
+	s.RewardAddresses, s.PublicKey, s.ProofOfPossession = r.Addresses(), r.Bytes(), r.Bytes()
 	return s
 }
 
@@ -247,6 +250,7 @@ func (b *application) settle(ctx context.Context, tx *chain.Tx) error {
 		}
 	} else {
 		s.Settled = &Settlement{TxID: tx.ID, Height: b.block.Height, Time: b.block.Time, Rewarded: tx.Settled.Rewarded}
+		s.PotentialReward = tx.Settled.PotentialReward
 		for _, o := range rewards {
 			s.Settled.Rewards = append(s.Settled.Rewards, o.ID)
 		}
