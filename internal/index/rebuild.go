@@ -30,7 +30,7 @@ type Part interface {
 // Rebuilder holds the parameters of Slots.Run. Open and Log are required.
 type Rebuilder struct {
 	// Open returns all parts of the index, for the given store. It waits until all are known, because the switch would
-	// lose the others, and calls waiting with the reason.
+	// lose the others, and calls waiting with the reason. Without a part, Run ends the rebuild and keeps the active rows.
 	Open func(ctx context.Context, beside store.Store, waiting func(reason string)) ([]Part, error)
 	// Poll is the interval at which Run checks for a requested rebuild; default 1 s.
 	Poll time.Duration
@@ -122,7 +122,11 @@ func (s *Slots) step(ctx context.Context, r *Rebuilder, pause time.Duration) err
 		}
 		return s.move(ctx, &store.Batch{}, at, RebuildBeside)
 	case RebuildBeside:
-		return s.build(ctx, r, at, pause)
+		moved, err := s.build(ctx, r, at, pause)
+		if err != nil || moved {
+			return err
+		}
+		return wait(ctx, r.Poll)
 	case RebuildDone, RebuildCancelled:
 		if stage == RebuildDone {
 			if err := wait(ctx, r.Grace); err != nil {
@@ -149,20 +153,24 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// build fills the other slot until the slots are switched, the rebuild is cancelled, or ctx ends.
-func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause time.Duration) error {
+// build fills the other slot until the slots are switched, the rebuild is cancelled, or ctx ends. It reports whether the
+// rebuild is at another stage now.
+func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause time.Duration) (moved bool, err error) {
 	beside := s.beside(s.switches.Load() + 1)
 	if err := Upgrade(ctx, beside, r.Log, s.forms...); err != nil {
-		return err
+		return false, err
 	}
 	r.Log.Info("rebuilding the index beside the one that serves", slog.String("index", s.name))
 	before, err := s.activeHeights(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	parts, err := s.open(ctx, r, at, beside)
-	if err != nil || parts == nil {
-		return err
+	parts, moved, err := s.open(ctx, r, at, beside)
+	switch {
+	case err != nil || moved:
+		return moved, err
+	case len(parts) == 0:
+		return true, s.endEmpty(ctx, r, at)
 	}
 	b := &besides{parts: parts, before: before}
 	for _, part := range parts {
@@ -202,9 +210,33 @@ func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause 
 	})
 	err = group.Wait()
 	if ended {
-		return nil // the writers of the parts are fenced
+		return true, nil // the writers of the parts are fenced
 	}
-	return err
+	return false, err
+}
+
+// endEmpty ends a rebuild without parts. A switch would delete the active rows and replace them by nothing.
+func (s *Slots) endEmpty(ctx context.Context, r *Rebuilder, at store.Cursor) error {
+	if err := s.clear(ctx, at); err != nil {
+		return err
+	}
+	heights, err := s.activeHeights(ctx)
+	if err != nil {
+		return err
+	}
+	var batch store.Batch
+	indexed := false
+	for _, height := range heights {
+		indexed = indexed || height > 0
+	}
+	if !indexed { // there are no rows of an older version, see AskIfOlder
+		now := slot{s.forms, s.switches.Load()}
+		for i := range s.forms {
+			batch.Delete(store.FamilyMeta, store.PK{P: []byte(now.Stored(store.FamilyMeta, string(s.forms[i].sinceKey().P)))})
+		}
+	}
+	r.Log.Info("there is nothing to rebuild: no configured chain has this index", slog.String("index", s.name))
+	return s.move(ctx, &batch, at, NoRebuild)
 }
 
 // besides is what a rebuild fills the other slot with.
@@ -216,30 +248,30 @@ type besides struct {
 	before map[string]uint64
 }
 
-// open opens the parts. It returns none once the rebuild is at another stage.
-func (s *Slots) open(ctx context.Context, r *Rebuilder, at store.Cursor, beside store.Store) ([]Part, error) {
+// open opens the parts. It returns none and reports moved once the rebuild is at another stage.
+func (s *Slots) open(ctx context.Context, r *Rebuilder, at store.Cursor, beside store.Store) (parts []Part, moved bool, err error) {
 	opening, end := context.WithCancel(ctx)
 	defer end()
-	moved := make(chan bool, 1)
+	noticed := make(chan bool, 1)
 	go func() {
 		defer end()
 		for {
 			if err := wait(opening, r.Poll); err != nil {
-				moved <- false
+				noticed <- false
 				return
 			}
 			if now, err := store.ReadCursor(opening, s.raw, s.rebuildCursor()); err == nil && now != at {
-				moved <- true
+				noticed <- true
 				return
 			}
 		}
 	}()
-	parts, err := r.Open(opening, beside, func(reason string) { s.note(opening, r.Log, reason, true) })
+	parts, err = r.Open(opening, beside, func(reason string) { s.note(opening, r.Log, reason, true) })
 	end()
-	if <-moved {
-		return nil, nil
+	if <-noticed {
+		return nil, true, nil
 	}
-	return parts, err
+	return parts, false, err
 }
 
 // finish switches the slots if the rebuilt rows can replace the active ones. It reports whether the rebuild is at

@@ -208,6 +208,54 @@ func TestRebuildHasChainsThatBegin(t *testing.T) {
 	})
 }
 
+// TestRebuildWithoutParts rebuilds an index that no configured chain has. The rebuild ends at once and keeps the rows that
+// are there. If nothing is indexed, it is not requested again because of their version.
+func TestRebuildWithoutParts(t *testing.T) {
+	for name, blocks := range map[string]uint64{"indexed": 9, "not indexed": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := slog.New(slog.DiscardHandler)
+				raw := store.NewMemory()
+				served(t, raw, blocks)
+				form := oneForm
+				form.Version, form.Reads = 3, 2
+				slots, err := index.OpenSlots(t.Context(), raw, index.PrimarySlots, form)
+				require.NoError(t, err)
+				require.NoError(t, index.Upgrade(t.Context(), slots.Store(), log, form))
+				require.NoError(t, slots.AskIfOlder(t.Context()))
+				ctx, end := context.WithCancel(t.Context())
+				done, opened := make(chan error, 1), 0
+				go func() {
+					done <- slots.Run(ctx, index.Rebuilder{Log: log, Open: func(context.Context, store.Store, func(string)) ([]index.Part, error) {
+						if opened++; opened > 9 {
+							end() // a loop without a pause would last forever: it does not advance the clock
+						}
+						return nil, nil
+					}})
+				}()
+				time.Sleep(5 * time.Second)
+				end()
+				require.NoError(t, <-done)
+				require.Equal(t, 1, opened)
+				stage, err := slots.Stage(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, index.NoRebuild, stage)
+				require.Zero(t, slots.Switches())
+				require.Equal(t, "old", valueOf(t, slots), "the rows are deleted")
+
+				require.NoError(t, slots.AskIfOlder(t.Context()))
+				stage, err = slots.Stage(t.Context())
+				require.NoError(t, err)
+				if blocks > 0 {
+					require.Equal(t, index.RebuildAsked, stage, "the rows are of an older version")
+				} else {
+					require.Equal(t, index.NoRebuild, stage)
+				}
+			})
+		})
+	}
+}
+
 // metricOf returns the value of a metric without labels that vary.
 func metricOf(t *testing.T, c prometheus.Collector, name string) float64 {
 	t.Helper()

@@ -29,6 +29,20 @@ func opened(t *testing.T, raw store.Store) (replica.Group, *index.Slots) {
 	}, slots
 }
 
+// emptyPart rebuilds the index of a chain without blocks.
+type emptyPart struct{}
+
+func (emptyPart) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (emptyPart) Cursors() []string { return nil }
+
+func (emptyPart) Stopped() error { return nil }
+
+func (emptyPart) Lacks(context.Context) (string, error) { return "", nil }
+
 // TestWorkAfterFirstSwitch has one process switch the slots of a store for the first time, which keeps programs out that
 // do not know slots. Another process, which has not observed the switch yet, is not one of them.
 func TestWorkAfterFirstSwitch(t *testing.T) {
@@ -42,7 +56,7 @@ func TestWorkAfterFirstSwitch(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			done <- slots.Run(ctx, index.Rebuilder{Log: log, Open: func(context.Context, store.Store, func(string)) ([]index.Part, error) {
-				return []index.Part{}, nil
+				return []index.Part{emptyPart{}}, nil
 			}})
 		}()
 		time.Sleep(10 * time.Second)
