@@ -17,7 +17,7 @@ const graceAlone = 10 * time.Second
 
 // besideOf returns the part of a network's index that is rebuilt in a store, and what must be known before, with the
 // reasons for which it is not.
-type besideOf func(n *network.Network, s store.Store) (parts []index.Part, missing []string, err error)
+type besideOf func(n *network.Network, ctx context.Context, s store.Store) (parts []index.Part, missing []string, err error)
 
 // rebuild rebuilds the index in slots whenever an operator requests it, until ctx ends. If processes share the store,
 // one with the indexing role does it.
@@ -55,7 +55,7 @@ func (n *networks) beside(ctx context.Context, s store.Store, of besideOf, waiti
 				missing = append(missing, "network "+name+", which is not open: /readyz says why")
 				continue
 			}
-			parts, lacks, err := of(opened, s)
+			parts, lacks, err := of(opened, ctx, s)
 			if err != nil {
 				return nil, err
 			}

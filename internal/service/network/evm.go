@@ -1,12 +1,16 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,7 +136,7 @@ type evmIndexes struct {
 	waiting map[string]error  // by name: the error that keeps a chain from opening; guarded by mu
 	refused map[string]error  // by name: the reason for which a chain is not indexed; guarded by mu
 	taken   map[ids.ID]string // guarded by mu
-	absent  map[string]bool   // by name: waiting chains of which nothing is stored; guarded by mu
+	absent  map[string]bool   // by name: waiting chains for whose URLs no identity is stored; guarded by mu
 }
 
 // errOtherChain reports that a node serves another chain than it did when the chain was indexed.
@@ -140,6 +144,9 @@ var errOtherChain = errors.New("the node serves another chain than before")
 
 // errChainID reports that two chains of a network cannot be told apart.
 var errChainID = errors.New("two chains of one network have the same EVM chain ID")
+
+// errUnanswered is the reason to wait for a node that has neither answered nor failed.
+var errUnanswered = errors.New("its node has not answered yet")
 
 // evmIndex indexes one chain.
 type evmIndex struct {
@@ -537,21 +544,19 @@ type evmPart struct {
 	log             *slog.Logger
 }
 
-// beside returns indexers of all chains for another store, and the chains in this one that their nodes have not
-// confirmed yet, with the reasons.
-func (r *evmIndexes) beside(s store.Store) (parts []index.Part, missing []string, err error) {
+// beside returns indexers of all chains for another store, and the chains that would lose their index after a switch,
+// with the reasons: their nodes have not confirmed them yet, or they are refused.
+func (r *evmIndexes) beside(ctx context.Context, s store.Store) (parts []index.Part, missing []string, err error) {
+	orphans, err := r.indexedChains(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, reason := range r.waiting {
-		if r.absent[name] {
-			continue
-		}
-		if reason == nil {
-			reason = errors.New("its node has not answered yet")
-		}
-		missing = append(missing, fmt.Sprintf("%s: %v", name, reason))
+	for _, e := range r.open {
+		delete(orphans, e.first.cursor)
 	}
-	slices.Sort(missing)
+	missing = r.missing(slices.Sorted(maps.Values(orphans)))
 	for _, e := range r.open {
 		if _, waits := r.waiting[e.source]; waits {
 			continue
@@ -563,6 +568,53 @@ func (r *evmIndexes) beside(s store.Store) (parts []index.Part, missing []string
 		parts = append(parts, &evmPart{indexer, e, r.networkID, r.store, s, r.log})
 	}
 	return parts, missing, nil
+}
+
+// missing returns the chains without a part in a rebuild that may have an index, with the reasons. Orphans are the
+// indexed chains that are not open. Requires mu.
+func (r *evmIndexes) missing(orphans []string) (all []string) {
+	for _, c := range r.chains {
+		reason, waits := r.waiting[c.name]
+		refusal, refused := r.refused[c.name]
+		switch {
+		case refused:
+			reason = refusal
+		case !waits, r.absent[c.name] && c.cChain(): // the key of the C-Chain's identity has no URL
+			continue
+		case !r.absent[c.name]:
+			all = append(all, fmt.Sprintf("%s: %v", c.name, cmp.Or(reason, errUnanswered)))
+			continue
+		}
+		if len(orphans) > 0 {
+			all = append(all, fmt.Sprintf("%s: %v; it may be the indexed chain %s: correct its rpc, or remove it from the configuration",
+				c.name, reason, strings.Join(orphans, " or ")))
+		}
+	}
+	return all
+}
+
+// indexedChains returns the chains of the network that have an index, by cursor.
+func (r *evmIndexes) indexedChains(ctx context.Context) (map[string]string, error) {
+	form, prefix := evm.Form(), strings.TrimSuffix(index.Cursor(r.networkID, "", ""), "/")
+	chains := make(map[string]string)
+	for row, err := range store.Rows(ctx, r.store, store.FamilyCursor) {
+		if err != nil {
+			return nil, fmt.Errorf("reading which EVM chains are indexed: %w", err)
+		}
+		name := string(row.P)
+		chain, own := strings.CutPrefix(name, prefix)
+		if !own || !form.Cursor(name) {
+			continue
+		}
+		at, err := store.ParseCursor(name, row.V)
+		if err != nil {
+			return nil, err
+		}
+		if at.Next > 0 {
+			chains[name] = path.Dir(chain) // without the projection
+		}
+	}
+	return chains, nil
 }
 
 // Run implements index.Part.

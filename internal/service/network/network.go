@@ -299,7 +299,7 @@ func newIndexer(n *Network, o Options, from origin, metrics prometheus.Registere
 }
 
 // Beside returns indexers that rebuild the index of the primary chains in another store, none without an index.
-func (n *Network) Beside(s store.Store) (parts []index.Part, missing []string, err error) {
+func (n *Network) Beside(_ context.Context, s store.Store) (parts []index.Part, missing []string, err error) {
 	if n.newBeside == nil {
 		return nil, nil, nil
 	}
@@ -310,13 +310,13 @@ func (n *Network) Beside(s store.Store) (parts []index.Part, missing []string, e
 	return []index.Part{part}, nil, nil
 }
 
-// BesideEVM returns indexers that rebuild the indexes of the EVM chains in another store, and the chains that are not
-// known yet, with the reasons.
-func (n *Network) BesideEVM(s store.Store) (parts []index.Part, missing []string, err error) {
+// BesideEVM returns indexers that rebuild the indexes of the EVM chains in another store, and the chains that would
+// lose their index after a switch, with the reasons.
+func (n *Network) BesideEVM(ctx context.Context, s store.Store) (parts []index.Part, missing []string, err error) {
 	if n.evm == nil {
 		return nil, nil, nil
 	}
-	return n.evm.beside(s)
+	return n.evm.beside(ctx, s)
 }
 
 // seeds returns the peer addresses that the node knows.
