@@ -106,6 +106,9 @@ func (e Endpoints) check() error {
 		return errors.New("it is empty; name the URL of the chain's Ethereum API")
 	}
 	for _, one := range e {
+		if one.URL == node.PeersEndpoint {
+			return errors.New(node.PeersEndpoint + " is only for nodes, because peers do not serve an Ethereum API; name the URL of the chain's Ethereum API")
+		}
 		if err := one.check(); err != nil {
 			return err
 		}

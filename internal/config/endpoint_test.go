@@ -62,6 +62,8 @@ func TestMistakesInProviderSettings(t *testing.T) {
 		"peer at a private address":   {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{node_id: NodeID-7Xhw2mDxuDS44j42TCB6U5579esbSt3Lg, address: '10.0.0.1:9651'}]}}\n", want: "allow_private_ips"},
 		"unknown key of a peer":       {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{id: x}]}}\n", want: "networks.fuji.manual_peers[0].id: unknown key"},
 		"chain without a node":        {file: "networks: {fuji: {nodes: ['http://x'], evm: [{rpc: []}]}}\n", want: "networks.fuji.evm.rpc"},
+		"chain over p2p":              {file: "networks: {fuji: {nodes: [p2p, 'http://x'], record: all, evm: [{rpc: p2p}]}}\n", want: "networks.fuji.evm.rpc: p2p is only for nodes"},
+		"chain over p2p and a URL":    {file: "networks: {fuji: {nodes: ['http://x'], evm: [{rpc: ['http://x', {url: p2p}]}]}}\n", want: "networks.fuji.evm.rpc: p2p is only for nodes"},
 		"chain with a bad second URL": {file: "networks: {fuji: {nodes: ['http://x'], evm: [{rpc: ['http://x', 'secret']}]}}\n", want: "networks.fuji.evm.rpc"},
 	} {
 		t.Run(name, func(t *testing.T) {
