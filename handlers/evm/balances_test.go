@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"slices"
@@ -53,6 +54,9 @@ func (f *fake) TokenSums(ctx context.Context, q evm.TokenSumQuery) (*evm.TokenSu
 	}
 	if at > height {
 		return nil, evm.ErrBeyondTip
+	}
+	if at < f.first {
+		return nil, fmt.Errorf("secret: %w", &evm.BeginsLaterError{Index: evm.TokenBalances, First: f.first})
 	}
 	all := slices.DeleteFunc(slices.Clone(f.sums), func(s evm.TokenSum) bool {
 		return q.Wallet != alice || len(q.Contracts) > 0 && !slices.Contains(q.Contracts, s.Contract)
@@ -167,6 +171,9 @@ func TestWhichBalance(t *testing.T) {
 	require.Equal(t, []common.Address{fungible(1), fungible(4)}, f.askedSums.Contracts)
 	require.Equal(t, uint64(900), f.askedCalls[len(f.askedCalls)-1])
 	require.Equal(t, "5", apitest.Get(h, erc20Balances).Header().Get("Indexed-From"))
+	earlier := apitest.Get(h, erc20Balances+"&blockNumber=4")
+	requireError(t, earlier, http.StatusServiceUnavailable, "blockNumber: the index token_balances of this instance begins with block 5", "quorate index rebuild evm")
+	require.Contains(t, earlier.Body.String(), `"code":"INDEX_BEGINS_LATER"`)
 	asked := len(f.askedCalls)
 	f.callErr = node.ErrUnavailable
 	requireError(t, apitest.Get(h, erc20Balances), http.StatusServiceUnavailable, "the node of this chain")

@@ -141,7 +141,12 @@ func Explain(request context.Context, err error) error {
 		var refusal *node.RPCError
 		var unknown *evm.NotDeployedError
 		var off *evm.OffError
+		var later *evm.BeginsLaterError
 		switch {
+		case errors.As(err, &later):
+			e := apierr.Unavailable(err, "blockNumber: the index %s of this instance begins with block %d; ask for that block or a later one, or another instance; its operator can run `quorate index rebuild evm` to index earlier blocks", later.Index, later.First)
+			e.Code = codeBeginsLater
+			return e
 		case errors.Is(err, evm.ErrBeforeFirst):
 			e := apierr.Unavailable(err, "blockNumber: the index of this chain begins with a later block (header Indexed-From), as the node of this instance lacks earlier ones; ask for a later block, or another instance")
 			e.Code = codeBeginsLater

@@ -347,6 +347,9 @@ func TestOptional(t *testing.T) {
 			if before := first - 1; before >= p.blocks[0].Number {
 				_, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: address(1), At: &before, Limit: 10})
 				require.ErrorIs(t, err, evm.ErrBeforeFirst)
+				var later *evm.BeginsLaterError
+				require.ErrorAs(t, err, &later)
+				require.Equal(t, evm.BeginsLaterError{Index: evm.TokenBalances, First: first}, *later)
 			}
 		}
 		requireOff := func() {

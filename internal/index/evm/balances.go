@@ -171,8 +171,8 @@ type TokenSumPage struct {
 const sumPosition = 8 + common.AddressLength
 
 // TokenSums lists what the ERC-20 transfers of a wallet add up to after a block. All pages refer to the block of the
-// first one. It returns an OffError if TokenBalances is off, and ErrBeyondTip or ErrBeforeFirst if the block is not
-// covered.
+// first one. It returns an OffError if TokenBalances is off, ErrBeyondTip or ErrBeforeFirst if the block is not indexed,
+// and a BeginsLaterError if TokenBalances does not cover it.
 func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, first, err := r.viewOf(ctx, TokenBalances)
@@ -200,7 +200,7 @@ func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, 
 		return nil, err
 	}
 	if number < p.First {
-		return nil, fmt.Errorf("%w: the index %s begins with block %d, not with %d", ErrBeforeFirst, TokenBalances, p.First, number)
+		return nil, &BeginsLaterError{TokenBalances, p.First}
 	}
 	t := tokenSums{state: s, classifier: s.classifier(), partition: s.chain.partition(q.Wallet[:], []byte{erc20Transfers}), page: p}
 	for chunk, full := range chunks(q.Limit) {

@@ -41,6 +41,20 @@ type OffError struct{ Index Optional }
 
 func (e *OffError) Error() string { return fmt.Sprintf("index %s is off", e.Index) }
 
+// BeginsLaterError wraps ErrBeforeFirst for a block that is indexed, but that an optional index does not cover.
+type BeginsLaterError struct {
+	Index Optional
+	// First is the first block that the index covers.
+	First uint64
+}
+
+func (e *BeginsLaterError) Error() string {
+	return fmt.Sprintf("%s: the index %s begins with block %d", ErrBeforeFirst, e.Index, e.First)
+}
+
+// Unwrap returns ErrBeforeFirst.
+func (e *BeginsLaterError) Unwrap() error { return ErrBeforeFirst }
+
 // family returns the family that has the row of the covered blocks.
 func (o Optional) family() store.Family {
 	switch o {
