@@ -13,12 +13,14 @@ import (
 
 // cache caches the answers of a slow query and runs one query for a key at a time. A caller
 // that leaves does not cancel the query for others; the query ends when the last caller has
-// left. It is safe for concurrent use.
+// left, unless it is lasting. It is safe for concurrent use.
 type cache[K comparable, V any] struct {
 	ask func(context.Context, K) (V, error)
 	// keep returns how long an answer is cached, errors included; 0 means not at all.
 	keep    func(V, error) time.Duration
 	timeout time.Duration
+	// lasting says that a query goes on without callers, for later ones.
+	lasting bool
 	// enter waits until a query may be made for the client of ctx, and returns the context
 	// to make it with. Nil means that queries are the service's own.
 	enter func(ctx context.Context) (admitted context.Context, leave func(), err error)
@@ -135,12 +137,12 @@ func (m *cache[K, V]) await(ctx context.Context, key K, q *query[V]) (V, error) 
 	}
 }
 
-// leave removes a waiter of q, and ends q with the last one.
+// leave removes a waiter of q, and ends q with the last one unless it is lasting.
 func (m *cache[K, V]) leave(key K, q *query[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q.waiters--
-	if q.waiters == 0 {
+	if q.waiters == 0 && !m.lasting {
 		q.stop()
 		if m.asking[key] == q {
 			delete(m.asking, key) // the next caller must not get the cancellation

@@ -69,6 +69,71 @@ func TestOutageWithAMomentaryReply(t *testing.T) {
 	}
 }
 
+// TestNodeThatHangs: a node accepts requests and does not answer. Callers get the last height and its sets soon, for the time
+// of an outage.
+func TestNodeThatHangs(t *testing.T) {
+	subnet := ids.ID{3}
+	for name, requested := range map[string]bool{"at the followed height": false, "at a height that was requested for a caller": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newChain(t)
+			c.sets[subnet], _ = randomSet(t, rand.New(rand.NewPCG(5, 6)), 4)
+			synctest.Test(t, func(t *testing.T) {
+				r := NewResolver(c, Options{})
+				following(t, r, func(ctx context.Context) {
+					before, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+					require.NoError(t, err)
+					if requested {
+						c.change(func() { c.err = node.ErrUnavailable })
+						time.Sleep(10*time.Second + time.Millisecond)
+						c.change(func() { c.err, c.height = nil, 11 })
+						s, err := r.Set(ctx, subnet, 0)
+						require.NoError(t, err)
+						require.EqualValues(t, 11, s.Height)
+					}
+					c.change(func() { c.delay = time.Hour })
+					time.Sleep(10 * time.Second)
+					for range 10 {
+						began := time.Now()
+						s, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+						require.NoError(t, err)
+						require.Same(t, before, s)
+						require.LessOrEqual(t, time.Since(began), 2*lastAfter)
+					}
+					hasty, cancel := context.WithTimeout(ctx, lastAfter/2)
+					defer cancel()
+					_, err = r.Set(hasty, constants.PrimaryNetworkID, 0)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					time.Sleep(outage)
+					_, err = r.Set(ctx, constants.PrimaryNetworkID, 0)
+					require.ErrorIs(t, err, node.ErrUnavailable)
+				})
+			})
+		})
+	}
+}
+
+// TestSlowNode: callers do not wait for a node that answers slowly, and nevertheless get the heights that it reports.
+func TestSlowNode(t *testing.T) {
+	c := newChain(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{}) // without Run
+		_, err := r.Set(t.Context(), constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		c.change(func() { c.delay, c.height = 2*time.Second, 11 })
+		began := time.Now()
+		s, err := r.Set(t.Context(), constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, s.Height)
+		require.Equal(t, lastAfter, time.Since(began))
+		time.Sleep(3 * time.Second)
+		s, err = r.Set(t.Context(), constants.PrimaryNetworkID, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 11, s.Height)
+		time.Sleep(fetchTimeout) // until the last query ends
+	})
+}
+
 // TestHeightThatWasTooHigh: a node reports a height by mistake, or its network is restarted. After two minutes of
 // lower heights the resolver follows these, and uses no answer from before.
 func TestHeightThatWasTooHigh(t *testing.T) {

@@ -117,8 +117,8 @@ type Resolver struct {
 	mu         sync.Mutex
 	height     uint64          // guarded by mu; newest proposed height whose sets are cached
 	seenAt     time.Time       // guarded by mu; when the node last reported it; zero before
-	reported   uint64          // guarded by mu; highest proposed height that a caller received
-	reportedAt time.Time       // guarded by mu; when a caller last received it
+	reported   uint64          // guarded by mu; highest proposed height that was requested for callers
+	reportedAt time.Time       // guarded by mu; when a node last reported it to such a request
 	latest     map[ids.ID]*Set // guarded by mu; sets of height; never modified
 	wanted     wanted          // guarded by mu
 	source     uint64          // guarded by mu; Options.Source of what is cached
@@ -173,7 +173,8 @@ func (r *Resolver) newCaches(chain PChain, enter func(context.Context, int64) (c
 		return 0 // r.sets caches them
 	}, r.fetch)
 	r.fetches.enter = entering(setCalls)
-	r.proposed = newCache(fetchTimeout, height, func(ctx context.Context, _ struct{}) (uint64, error) { return chain.ProposedHeight(ctx) })
+	r.proposed = newCache(fetchTimeout, height, r.askProposed)
+	r.proposed.lasting = true
 	r.tip = newCache(fetchTimeout, height, func(ctx context.Context, _ struct{}) (uint64, error) { return chain.Height(ctx) })
 	r.subnetOf = newCache(fetchTimeout, func(_ ids.ID, err error) time.Duration {
 		if err == nil {
@@ -218,8 +219,8 @@ func refused(err error) bool {
 }
 
 // Set returns the canonical validator set of a subnet at a P-Chain height. Height 0 means
-// the proposed height, or the last reported one if no node has answered for less than a
-// minute. Errors are ErrUnknownSubnet, ErrHeightUnavailable, ErrHeightTooOld, those of
+// the proposed height. If no node reports it within half a second, it means the last
+// reported one, up to a minute old. Errors are ErrUnknownSubnet, ErrHeightUnavailable, ErrHeightTooOld, those of
 // Options.Enter, and the node's.
 func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Set, error) {
 	if height == 0 {
@@ -234,25 +235,27 @@ func (r *Resolver) Set(ctx context.Context, subnetID ids.ID, height uint64) (*Se
 	return r.concrete(ctx, id)
 }
 
-// proposedSet returns a subnet's set at the proposed height. If nodes no longer answer since one reported that height, it
-// returns the set of the height that Run followed, for the time of an outage.
+// proposedSet returns a subnet's set at the proposed height. If nodes do not send it within lastAfter, it returns the set
+// of the height that Run followed, for the time of an outage.
 func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, error) {
 	height, err := r.proposedHeight(ctx)
 	if err != nil {
 		return nil, err
-	}
-	s, err := r.concrete(ctx, setID{subnetID, height})
-	if !errors.Is(err, node.ErrUnavailable) || ctx.Err() != nil {
-		return s, err
 	}
 	r.mu.Lock()
 	last, ok := r.latest[subnetID]
 	ok = ok && time.Since(r.seenAt) < outage
 	r.mu.Unlock()
 	if !ok {
-		return nil, err
+		return r.concrete(ctx, setID{subnetID, height})
 	}
-	return last, nil
+	asking, stop := context.WithTimeout(ctx, lastAfter)
+	defer stop()
+	s, err := r.concrete(asking, setID{subnetID, height})
+	if ctx.Err() == nil && (errors.Is(err, node.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)) {
+		return last, nil
+	}
+	return s, err
 }
 
 // checkAge returns ErrHeightTooOld if a height lies too far back.
@@ -267,21 +270,40 @@ func (r *Resolver) checkAge(ctx context.Context, height uint64) error {
 	return err
 }
 
-// proposedHeight returns the proposed height, or the last reported one.
+// proposedHeight returns the proposed height, or the last reported one if nodes do not report it within lastAfter.
 func (r *Resolver) proposedHeight(ctx context.Context) (uint64, error) {
 	if warm, ok := r.ProposedHeight(); ok {
 		return warm, nil
 	}
-	generation := r.refresh()
-	reported, err := r.proposed.get(ctx, struct{}{})
+	asking := ctx
+	if _, ok := r.LastHeight(); ok {
+		var stop context.CancelFunc
+		asking, stop = context.WithTimeout(ctx, lastAfter)
+		defer stop()
+	}
+	reported, err := r.proposed.get(asking, struct{}{})
 	if err == nil {
-		r.noteProposed(generation, reported)
 		return reported, nil
 	}
-	if last, ok := r.LastHeight(); ok && ctx.Err() == nil {
-		return last, nil
+	if ctx.Err() == nil {
+		if last, ok := r.LastHeight(); ok {
+			return last, nil
+		}
+		if asking.Err() != nil { // the last height became too old meanwhile
+			return r.proposedHeight(ctx)
+		}
 	}
 	return 0, fmt.Errorf("requesting the proposed height: %w", err)
+}
+
+// askProposed requests the proposed height from the node, and notes it.
+func (r *Resolver) askProposed(ctx context.Context, _ struct{}) (uint64, error) {
+	generation := r.refresh()
+	reported, err := r.chain.ProposedHeight(ctx)
+	if err == nil {
+		r.noteProposed(generation, reported)
+	}
+	return reported, err
 }
 
 // concrete returns the set at a height; 0 is the genesis.
@@ -328,7 +350,10 @@ func (r *Resolver) ProposedHeight() (uint64, bool) {
 // hardly change in that time, and verifiers use a height from some time ago too.
 const outage = time.Minute
 
-// noteProposed records a proposed height that a caller received. A node that lags behind another one does not decrease
+// lastAfter is how long a caller waits for nodes before it gets the last height or set.
+const lastAfter = 500 * time.Millisecond
+
+// noteProposed notes a proposed height that was requested for callers. A node that lags behind another one does not decrease
 // the highest one, which is forgotten after the time of an outage: it may have been an error.
 func (r *Resolver) noteProposed(generation, height uint64) {
 	r.mu.Lock()
