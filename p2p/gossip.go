@@ -15,8 +15,8 @@ import (
 
 const (
 	// pullInterval is the time between two requests for peer lists while nodes are missing.
-	// Each response has about 15 addresses. Without new addresses the interval grows to
-	// idlePullInterval.
+	// Each response has about 15 addresses. Without new addresses or validators the interval
+	// grows to idlePullInterval.
 	pullInterval     = 500 * time.Millisecond
 	idlePullInterval = 10 * time.Second
 	// maxClaims bounds how much of one peer list is read. Nodes send 15 entries
@@ -30,14 +30,18 @@ func (n *Network) pull(ctx context.Context) {
 	before := 0
 	for {
 		timer := time.NewTimer(wait)
+		added := false
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
+		case <-n.added:
+			timer.Stop()
+			added = true
 		case <-timer.C:
 		}
 		lacking, learned := n.sets.count()-n.ConnectedCount(), n.learned.Swap(false)
-		if lacking > 0 && (learned || lacking != before) {
+		if added || lacking > 0 && (learned || lacking != before) {
 			wait = pullInterval
 		} else {
 			wait = min(2*wait, idlePullInterval)

@@ -143,7 +143,7 @@ func TestPullSlowsDown(t *testing.T) {
 			pauses = append(pauses, time.Since(began))
 			p.send(messagePing) // stay alive
 		}
-		require.Equal(t, []time.Duration{pullInterval, pullInterval, 2 * pullInterval}, pauses[:3])
+		require.Equal(t, []time.Duration{0, pullInterval, 2 * pullInterval}, pauses[:3])
 		require.Equal(t, idlePullInterval, pauses[9])
 		synctest.Wait()
 
@@ -153,6 +153,34 @@ func TestPullSlowsDown(t *testing.T) {
 		began := time.Now()
 		next[*p2p.Message_GetPeerList](p)
 		require.Equal(t, pullInterval, time.Since(began))
+	})
+}
+
+// The service asks a peer for the address of a new validator at once, and then as often as at the start. Sets without
+// a new validator change nothing.
+func TestNewValidatorIsLookedForAtOnce(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, p *partner) {
+		sets := map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, p.id, ids.NodeID{1})}
+		p.n.SetValidators(sets)
+		p.greet(nil)
+		go p.n.pull(t.Context())
+		asked := func() time.Duration {
+			began := time.Now()
+			next[*p2p.Message_GetPeerList](p)
+			p.send(messagePing) // stay alive
+			return time.Since(began)
+		}
+		for asked() < idlePullInterval {
+		}
+		p.n.SetValidators(sets)
+		require.Equal(t, idlePullInterval, asked())
+		// As many validators as before.
+		sets = map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, p.id), {1}: warpSet(1, ids.NodeID{2})}
+		p.n.SetValidators(sets)
+		require.Zero(t, asked())
+		require.Equal(t, pullInterval, asked())
+		p.n.SetValidators(sets)
+		require.Equal(t, 2*pullInterval, asked())
 	})
 }
 

@@ -118,6 +118,7 @@ type Network struct {
 	metrics       *metrics
 	started       atomic.Bool
 	learned       atomic.Bool    // new addresses were learned since pull last looked
+	added         chan struct{}  // holds one token if there are validators that pull has not asked peers for
 	backlog       atomic.Int64   // bytes that wait for nodes to read
 	keepers       sync.WaitGroup // goroutines of keep; added to with mu held and closed false
 
@@ -156,6 +157,7 @@ func New(config Config) (*Network, error) {
 		candidates:    newCandidates(config.AllowPrivateIPs),
 		book:          openBook(config.Dir, config.Log),
 		calls:         newCalls(),
+		added:         make(chan struct{}, 1),
 		sessions:      make(map[*session]struct{}),
 		connected:     make(map[ids.NodeID]*session),
 		onConnect:     make(map[*func(ids.NodeID)]struct{}),

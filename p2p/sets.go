@@ -50,16 +50,23 @@ func (s *sets) count() int {
 
 // SetValidators sets which nodes are worth a connection: all validator sets of the newest
 // height, by subnet ID. An empty map has no effect, since the primary network always has
-// validators.
+// validators. Network requests the addresses of new ones from peers at once.
 func (n *Network) SetValidators(all map[ids.ID]snowvalidators.WarpSet) {
 	if len(all) == 0 {
 		return
 	}
-	n.sets.apply(all)
+	added := n.sets.apply(all)
 	n.wantAll()
+	if added {
+		select {
+		case n.added <- struct{}{}:
+		default:
+		}
+	}
 }
 
-func (s *sets) apply(all map[ids.ID]snowvalidators.WarpSet) {
+// apply replaces the sets, and reports whether a node is new.
+func (s *sets) apply(all map[ids.ID]snowvalidators.WarpSet) (added bool) {
 	m := &members{all: set.Of[ids.NodeID](), primary: set.Of[ids.NodeID]()}
 	for subnetID, warpSet := range all {
 		for _, v := range warpSet.Validators {
@@ -69,5 +76,14 @@ func (s *sets) apply(all map[ids.ID]snowvalidators.WarpSet) {
 			}
 		}
 	}
-	s.current.Store(m)
+	before := s.current.Swap(m)
+	if before == nil {
+		return true
+	}
+	for nodeID := range m.all {
+		if !before.all.Contains(nodeID) {
+			return true
+		}
+	}
+	return false
 }
