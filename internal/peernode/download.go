@@ -25,6 +25,10 @@ const (
 	maxTries = 3
 	// containerTimeout bounds one request for blocks.
 	containerTimeout = 10 * time.Second
+	// holderGrace is how long a node has to send a new block until another node that has it is asked, too.
+	holderGrace = time.Second
+	// fewBlocks are downloaded one at a time, each like a new block.
+	fewBlocks = 4
 	// rest is how long a node that sent something wrong, or nothing, is not asked for blocks.
 	rest = 30 * time.Second
 	// manyBlocks at a time are worth a line in the log.
@@ -41,7 +45,8 @@ type descent struct {
 	height, lowest uint64 // of top, and of the lowest block that is downloaded; 0 until top is
 
 	holders []ids.NodeID // nodes that have top; nil means that any may
-	asked   bool         // a request for wanted is under way
+	asked   int          // requests for wanted that are under way
+	askedAt time.Time    // when the latest of them began
 	tries   int          // how many nodes did not send top
 }
 
@@ -53,10 +58,19 @@ type container struct {
 	chainBlock
 }
 
+// request is a request that is under way.
+type request struct {
+	*descent
+	nodeID ids.NodeID
+	began  time.Time
+	cancel context.CancelFunc
+	// overtaken says that the request is not needed any more.
+	overtaken bool
+}
+
 // reply is the result of a request.
 type reply struct {
-	*descent
-	nodeID     ids.NodeID
+	*request
 	containers []container
 	err        error
 }
@@ -82,7 +96,7 @@ func (f *follower) advance(ctx context.Context) error {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	replies, busy := make(chan reply, maxRequests), make(map[ids.NodeID]bool)
+	replies, busy := make(chan reply, maxRequests), make(map[ids.NodeID]*request)
 	defer func() {
 		cancel()
 		for range busy {
@@ -99,11 +113,14 @@ func (f *follower) advance(ctx context.Context) error {
 			if !ok {
 				break
 			}
-			d.asked, busy[nodeID] = true, true
-			wanted, alone := d.wanted, !d.begun() // usually one block is new
+			r := &request{descent: d, nodeID: nodeID, began: time.Now()}
+			asking, cancel := context.WithTimeout(ctx, containerTimeout)
+			r.cancel, busy[nodeID] = cancel, r
+			d.asked, d.askedAt = d.asked+1, r.began
+			wanted, alone := d.wanted, f.alone(d)
 			go func() {
-				containers, err := f.request(ctx, nodeID, wanted, alone)
-				replies <- reply{d, nodeID, containers, err}
+				containers, err := f.request(asking, nodeID, wanted, alone)
+				replies <- reply{r, containers, err}
 			}()
 		}
 		idle := make(chan struct{})
@@ -128,12 +145,20 @@ func (f *follower) advance(ctx context.Context) error {
 		case <-ctx.Done():
 		case r := <-replies:
 			delete(busy, r.nodeID)
-			r.asked = false
+			r.cancel()
+			if r.overtaken {
+				break
+			}
+			r.asked--
 			if r.err != nil {
 				failure = f.blame(ctx, r)
-			} else if err := f.take(ctx, r); err != nil {
+				break
+			}
+			if err := f.take(ctx, r); err != nil {
 				return err
 			}
+			f.overtake(r, busy)
+		case <-time.After(holderGrace): // another holder may be asked
 		case <-idle:
 			if err := f.execute(ctx); err != nil {
 				return &fatalError{err}
@@ -148,7 +173,7 @@ func (f *follower) advance(ctx context.Context) error {
 func (f *follower) release() {
 	f.descents = slices.DeleteFunc(f.descents, func(d *descent) bool { return !d.begun() && !f.isTrusted(d.top) })
 	for _, d := range f.descents {
-		d.asked, d.tries, d.holders = false, 0, nil
+		d.asked, d.tries, d.holders = 0, 0, nil
 	}
 }
 
@@ -182,11 +207,11 @@ func (f *follower) finish() error {
 }
 
 // pick picks what is downloaded next, and from whom. Tops come first, because the lowest part comes next.
-func (f *follower) pick(busy map[ids.NodeID]bool) (*descent, ids.NodeID, bool) {
+func (f *follower) pick(busy map[ids.NodeID]*request) (*descent, ids.NodeID, bool) {
 	slices.SortStableFunc(f.descents, func(a, b *descent) int { return cmp.Compare(a.lowest, b.lowest) })
 	var connected []ids.NodeID
 	for _, d := range f.descents {
-		if d.asked || d.tries == maxTries || d.begun() && d.lowest <= f.next {
+		if d.asked > 0 && !f.late(d) || d.tries == maxTries || d.begun() && d.lowest <= f.next {
 			continue
 		}
 		if d.holders == nil && connected == nil {
@@ -205,8 +230,35 @@ func (f *follower) pick(busy map[ids.NodeID]bool) (*descent, ids.NodeID, bool) {
 	return nil, ids.EmptyNodeID, false
 }
 
+// alone reports whether the wanted block is requested without its ancestors: usually one block is new.
+func (f *follower) alone(d *descent) bool { return !d.begun() || d.height < f.next+fewBlocks }
+
+// late reports whether the nodes that are asked for the wanted block should have sent it, and others have it. Many
+// blocks take longer, and are requested from one node only.
+func (f *follower) late(d *descent) bool {
+	return (d.begun() || d.holders != nil) && f.alone(d) && time.Since(d.askedAt) >= holderGrace
+}
+
+// overtake ends requests that are not needed after a reply. A node rests if it had more time for the block than the one
+// that sent it.
+func (f *follower) overtake(r reply, busy map[ids.NodeID]*request) {
+	for _, other := range busy {
+		same := other.descent == r.descent
+		passed := !other.begun() && !slices.Contains(f.descents, other.descent)
+		if other.overtaken || !same && !passed {
+			continue
+		}
+		if same && other.began.Before(r.began) {
+			f.failed[other.nodeID] = time.Now()
+		}
+		other.overtaken = true
+		other.cancel()
+	}
+	r.asked = 0
+}
+
 // idle returns the nodes that have not failed lately and are not busy.
-func (f *follower) idle(nodes []ids.NodeID, busy map[ids.NodeID]bool) (idle []ids.NodeID) {
+func (f *follower) idle(nodes []ids.NodeID, busy map[ids.NodeID]*request) (idle []ids.NodeID) {
 	for _, nodeID := range nodes {
 		if at, ok := f.failed[nodeID]; ok {
 			if time.Since(at) < rest {
@@ -214,7 +266,7 @@ func (f *follower) idle(nodes []ids.NodeID, busy map[ids.NodeID]bool) (idle []id
 			}
 			delete(f.failed, nodeID)
 		}
-		if !busy[nodeID] {
+		if busy[nodeID] == nil {
 			idle = append(idle, nodeID)
 		}
 	}
@@ -223,8 +275,6 @@ func (f *follower) idle(nodes []ids.NodeID, busy map[ids.NodeID]bool) (idle []id
 
 // request asks a node for a container, alone or with ancestors, and verifies what it sends.
 func (f *follower) request(ctx context.Context, nodeID ids.NodeID, wanted ids.ID, alone bool) ([]container, error) {
-	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
-	defer cancel()
 	var sent [][]byte
 	var err error
 	if alone {

@@ -3,6 +3,7 @@ package peernode
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/p2p"
 
 	"quorate/internal/chain/genesis"
+	"quorate/internal/testenv"
 )
 
 // slowNetwork is nodes of which the validators are the first ones. Each answers after a time.
@@ -103,7 +105,7 @@ func TestManyNodesAreFaster(t *testing.T) {
 		today(r)
 		var took [2]time.Duration
 		for i := range took {
-			n := newSlowNetwork(long, g, 30, time.Second)
+			n := newSlowNetwork(long, g, 30, holderGrace-time.Millisecond)
 			o := options(r, g, n.network)
 			o.Beacons = n.nodes[:5]
 			if i == 1 {
@@ -145,6 +147,76 @@ func TestStalls(t *testing.T) {
 		o.Trusted = trustedAt(r, 5, 10, 15, 20, 25, 30)
 		require.Less(t, takes(t, o, n, len(r.P)), 20*containerTimeout) // which nodes are asked is random
 	})
+}
+
+// TestHoldersDelay has validators vote for new blocks, and some send none, or all send them late. The node follows each of
+// them soon, and a validator that is not slower than others does not rest.
+func TestHoldersDelay(t *testing.T) {
+	r, g := record(t)
+	never, late := make([]time.Duration, 5), make([]time.Duration, 5)
+	for i := range never {
+		late[i] = 3 * time.Second
+	}
+	never[0], never[1] = time.Hour, time.Hour
+	for name, test := range map[string]struct {
+		delays []time.Duration // of validators
+		blocks int             // at a time
+		within time.Duration
+		asked  int // validators that are asked for each block, at least
+	}{
+		"two do not send a block":               {never, 1, pollInterval + 2*holderGrace, 1},
+		"two do not send blocks, two at a time": {never, 2, pollInterval + 2*holderGrace, 1},
+		"all are slow":                          {late, 1, pollInterval + late[0], 3},
+		"all are slow, three blocks at a time":  {late, 3, pollInterval + 3*late[0], 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				today(r)
+				n := newSlowNetwork(r, g, 0, 0)
+				const first = 5
+				n.accept(first)
+				delayed, asked := false, make(map[ids.NodeID]bool)
+				n.refuse = func(ctx context.Context, nodeID ids.NodeID, _ bool) error {
+					n.mu.Lock()
+					asked[nodeID] = true
+					delay := test.delays[slices.Index(n.nodes, nodeID)]
+					if !delayed {
+						delay = 0
+					}
+					n.mu.Unlock()
+					return testenv.Delay(ctx, delay)
+				}
+				node, err := New(options(r, g, n.network))
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error, 1)
+				go func() { ended <- node.Run(ctx, n) }()
+				time.Sleep(2 * pollInterval)
+				require.True(t, confirmedAt(first)(node.Status()))
+				n.mu.Lock()
+				delayed = true
+				n.mu.Unlock()
+				var longest time.Duration
+				for height := first + test.blocks; height <= len(r.P); height += test.blocks {
+					n.accept(height)
+					n.mu.Lock()
+					clear(asked)
+					n.mu.Unlock()
+					began := time.Now()
+					for !confirmedAt(height)(node.Status()) && time.Since(began) < stale {
+						time.Sleep(10 * time.Millisecond)
+					}
+					longest = max(longest, time.Since(began))
+					n.mu.Lock()
+					require.GreaterOrEqual(t, len(asked), test.asked)
+					n.mu.Unlock()
+				}
+				cancel()
+				require.NoError(t, <-ended)
+				require.Less(t, longest, test.within+100*time.Millisecond)
+			})
+		})
+	}
 }
 
 // TestHoldersLeave has all nodes that voted refuse the blocks below the tip. Others have them.
