@@ -208,6 +208,43 @@ func TestWorkThatEnds(t *testing.T) {
 	})
 }
 
+// The metric of a lease ends with its work. It stays 0 after an error, so that an alert fires.
+func TestMetricEndsWithWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		both := start(2)
+		p, other := both[0], both[1]
+		metric := func(p *process, want ...float64) {
+			t.Helper()
+			require.Equal(t, len(want), testutil.CollectAndCount(p.leases))
+			if len(want) > 0 {
+				require.InDelta(t, want[0], testutil.ToFloat64(p.leases), 0)
+			}
+		}
+		require.NoError(t, p.leases.Hold(t.Context(), "upgrade", func(context.Context) error {
+			metric(p, 1)
+			return nil
+		}))
+		metric(p)
+
+		// The lease is not requested any more, whether this process has it or not.
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for _, p := range []*process{p, other} {
+			running.Go(func() { require.NoError(t, p.run(ctx)) })
+			time.Sleep(time.Minute)
+		}
+		metric(p, 1)
+		metric(other, 0)
+		end()
+		running.Wait()
+		metric(p)
+		metric(other)
+
+		require.ErrorIs(t, p.leases.Hold(t.Context(), "index", func(context.Context) error { return errCut }), errCut)
+		metric(p, 0)
+	})
+}
+
 // Whatever connections are cut, never do two processes hold a lease at a time, and once all are
 // restored one does.
 func TestNeverTwo(t *testing.T) {
