@@ -409,7 +409,7 @@ func (n *Network) connect(ctx context.Context) error {
 }
 
 // connectForVertices connects, if the role does not connect anyway, while the X-Chain's
-// pre-Cortina vertices are missing.
+// pre-Cortina vertices are missing. Coverage has no subnets before and after.
 func (n *Network) connectForVertices(ctx context.Context, missing *vertices.Index) error {
 	needed, err := missing.Await(ctx)
 	if err != nil || !needed {
@@ -424,6 +424,7 @@ func (n *Network) connectForVertices(ctx context.Context, missing *vertices.Inde
 		_ = missing.Complete(connected) // ends with connected
 		return nil
 	})
+	defer n.Coverage.Follow(nil) // peers that are not connected any more are no failure
 	return g.Wait()
 }
 
