@@ -283,11 +283,13 @@ func TestProvenHelicon(t *testing.T) {
 	}, 30*time.Second, 50*time.Millisecond, "%+v", s.indexStatus(chain))
 	require.Contains(t, s.output(), "receipts of the index differ from the receipts root in a later block")
 	require.EqualValues(t, 1, s.metric("quorate_evm_proof_failures_total", `reason="RECEIPTS_DIFFER"`))
+	require.EqualValues(t, 1, s.metric("quorate_evm_index_wrong"))
 
 	// Blocks from there on are proven, the wrong one is not.
 	s.stop()
 	s.start()
 	require.Eventually(t, func() bool { return s.indexStatus(chain).Proof != nil }, 30*time.Second, 50*time.Millisecond)
 	require.Greater(t, s.indexStatus(chain).Proof.From, block)
+	require.EqualValues(t, 1, s.metric("quorate_evm_index_wrong"), "a restart corrects nothing")
 	t.Logf("all after %s", time.Since(start))
 }

@@ -454,7 +454,7 @@ func TestDashboardShowsWhatExists(t *testing.T) {
 	// labels by name; TestServiceOverTLS, TestServeOnPostgres, internal/webhook.TestMissingBlock, e2e.TestProven and
 	// e2e.TestWithoutNodes have the metrics of their set-ups
 	known := map[string]map[string]bool{
-		"quorate_evm_proof_failures_total": {"network": true, "chain": true, "reason": true}, "quorate_upstream_verdict": {"network": true, "chain": true, "node": true, "verdict": true},
+		"quorate_evm_index_wrong": {"network": true, "chain": true}, "quorate_upstream_verdict": {"network": true, "chain": true, "node": true, "verdict": true},
 		"quorate_tls_certificate_expiry_timestamp_seconds": {}, "quorate_store_standby_used": {"standby": true},
 		"quorate_store_standby_lag_seconds": {"standby": true}, "quorate_lease_held": {"lease": true}, "quorate_webhook_failing": {},
 	}

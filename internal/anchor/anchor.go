@@ -70,10 +70,11 @@ const (
 // Anchor has validators sign blocks of an index, and reports up to which block the index is proven. It is safe for
 // concurrent use.
 type Anchor struct {
-	o        Options
-	log      *slog.Logger
-	failures *prometheus.CounterVec
-	proven   *prometheus.Desc
+	o         Options
+	log       *slog.Logger
+	failures  *prometheus.CounterVec
+	proven    *prometheus.Desc
+	differing *prometheus.Desc
 
 	mu sync.Mutex
 	// proof is valid while the index in slot is read; nil if nothing is proven. Guarded by mu.
@@ -125,7 +126,8 @@ func New(o Options) (*Anchor, error) {
 			Help:        "Failures to prove the index of an EVM chain, by reason: the code of the round that did not sign a block's hash, HASH_DIFFERS for an index that has another block than the signed one, or RECEIPTS_DIFFER for receipts without the root that a later block has.",
 			ConstLabels: prometheus.Labels{"chain": o.Chain},
 		}, []string{"reason"}),
-		proven: prometheus.NewDesc("quorate_evm_proven_height", "Height up to which the index of an EVM chain is proven by stake; nothing if it is not.", nil, prometheus.Labels{"chain": o.Chain}),
+		proven:    prometheus.NewDesc("quorate_evm_proven_height", "Height up to which the index of an EVM chain is proven by stake; nothing if it is not.", nil, prometheus.Labels{"chain": o.Chain}),
+		differing: prometheus.NewDesc("quorate_evm_index_wrong", "1 while the index of an EVM chain has another block than the signed one, or receipts that differ from their root; else 0.", nil, prometheus.Labels{"chain": o.Chain}),
 	}
 	for _, reason := range []string{reasonHash, reasonReceipts} {
 		a.failures.WithLabelValues(reason) // from 0 on, for alerts
@@ -146,6 +148,7 @@ const (
 func (a *Anchor) Describe(descs chan<- *prometheus.Desc) {
 	a.failures.Describe(descs)
 	descs <- a.proven
+	descs <- a.differing
 }
 
 // Collect implements prometheus.Collector.
@@ -154,6 +157,18 @@ func (a *Anchor) Collect(metrics chan<- prometheus.Metric) {
 	if p := a.Proof(); p != nil {
 		metrics <- prometheus.MustNewConstMetric(a.proven, prometheus.GaugeValue, float64(p.To))
 	}
+	wrong := 0.0
+	if a.isWrong() {
+		wrong = 1
+	}
+	metrics <- prometheus.MustNewConstMetric(a.differing, prometheus.GaugeValue, wrong)
+}
+
+// isWrong reports whether the index is known to differ from what validators signed or from its headers.
+func (a *Anchor) isWrong() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.differs > 0 || a.wrong != (evm.Span{})
 }
 
 // Proof returns the proven range, nil if nothing is proven.

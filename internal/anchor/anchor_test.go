@@ -137,6 +137,20 @@ func (p *process) failures(t *testing.T, reason string) float64 {
 	return 0
 }
 
+// wrong returns the metric that says whether the index is wrong.
+func (p *process) wrong(t *testing.T) float64 {
+	t.Helper()
+	families, err := p.metrics.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "quorate_evm_index_wrong" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("there is no metric quorate_evm_index_wrong")
+	return 0
+}
+
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -250,6 +264,8 @@ func TestUnchecked(t *testing.T) {
 		require.EqualValues(t, 1, p.failures(t, "RECEIPTS_DIFFER"))
 		require.Contains(t, p.log.String(), "receipts of the index differ")
 		require.Contains(t, p.Note(), "receipts of blocks")
+		require.EqualValues(t, 1, p.wrong(t))
+		require.EqualValues(t, 0, start(t, store.NewMemory(), newIndexed(t, v, 1).index, v, false).wrong(t))
 	})
 }
 
@@ -305,11 +321,17 @@ func TestWithdrawn(t *testing.T) {
 		pass(10 * time.Minute)
 		require.Nil(t, p.Proof())
 		require.EqualValues(t, 1, p.failures(t, "HASH_DIFFERS"), "it is reported once")
+		require.EqualValues(t, 1, p.wrong(t), "as long as it is so")
+		restarted := start(t, r.store, forged.index, v, false)
+		synctest.Wait()
+		require.EqualValues(t, 1, restarted.wrong(t))
 
 		// The network was reset: validators sign what is indexed.
 		forged.grow(1, true, nil)
 		pass(2 * time.Minute)
 		require.EqualValues(t, 9, p.Proof().To)
 		require.Empty(t, p.Note())
+		require.EqualValues(t, 0, p.wrong(t))
+		require.EqualValues(t, 0, restarted.wrong(t))
 	})
 }
