@@ -102,3 +102,19 @@ func TestPrunedTipIsWaitedFor(t *testing.T) {
 		require.Zero(t, seen.last().Lost)
 	})
 }
+
+// A node that lags is asked no faster than others, also when the last blocks are due to be read again.
+func TestLaggingNodeIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeChain{height: 5000}
+		go func() {
+			_ = Follow(t.Context(), Options{Source: c, Path: "/x", Lookback: 10, OnMessage: func(node.SentMessage) {}})
+		}()
+		time.Sleep(time.Second)
+		c.mu.Lock()
+		c.height, c.behind = 5010, 10
+		c.mu.Unlock()
+		time.Sleep(time.Minute)
+		require.Less(t, c.count(), 150)
+	})
+}

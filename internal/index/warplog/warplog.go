@@ -108,7 +108,11 @@ func Follow(ctx context.Context, o Options) error {
 			pause, failing, logged = o.Poll, time.Time{}, false
 			wait = min(max(time.Since(changed)/quietPart, o.Poll), o.QuietPoll)
 			if f.started && !f.reread.IsZero() {
-				wait = min(wait, max(time.Until(f.reread), 0))
+				due := time.Until(f.reread)
+				if due <= 0 { // a node that lags could not be asked again
+					due = o.Poll
+				}
+				wait = min(wait, due)
 			}
 		}
 		timer := time.NewTimer(wait)
