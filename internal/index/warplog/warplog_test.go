@@ -246,6 +246,44 @@ func TestAcceptedRangeIsRemembered(t *testing.T) {
 	}
 }
 
+// The lag is a metric while it is known: not while the node is away, and not after Follow has ended, because another
+// process may follow the chain.
+func TestLagIsReportedWhileKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeChain{height: 5000}
+		registry := prometheus.NewRegistry()
+		metrics, err := NewMetrics(registry, "C")
+		require.NoError(t, err)
+		series := func() int {
+			synctest.Wait()
+			n, err := testutil.GatherAndCount(registry, "quorate_warp_logs_lag_blocks")
+			require.NoError(t, err)
+			return n
+		}
+		require.Zero(t, series(), "another process follows the chain")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = Follow(ctx, Options{Source: c, Path: "/x", Metrics: metrics, OnMessage: func(node.SentMessage) {}})
+		}()
+		require.Equal(t, 1, series())
+		require.Zero(t, testutil.ToFloat64(metrics.lag))
+		c.set(5000, true)
+		time.Sleep(time.Minute)
+		require.Zero(t, series(), "the node is away")
+		c.mu.Lock()
+		c.height, c.behind, c.fails = 5010, 10, false
+		c.mu.Unlock()
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, series())
+		require.Equal(t, 10.0, testutil.ToFloat64(metrics.lag))
+		cancel()
+		<-done
+		require.Zero(t, series())
+	})
+}
+
 // A node answers without the logs of a block that it has not executed, while another one
 // reported the height. The last blocks are read again.
 func TestMessagesLeftOutAreReadLater(t *testing.T) {
