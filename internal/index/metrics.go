@@ -23,7 +23,7 @@ func NewCollector(chain string, status func() Status) prometheus.Collector {
 		gaps:   desc("gap_blocks", "Blocks indexed without a part that the node did not give, such as call traces."),
 		next:   desc("next_height", "Height of the first block that is not indexed yet."),
 		tip:    desc("tip_height", "Height of the last accepted block that the node reported."),
-		rate:   desc("blocks_per_second", "Blocks indexed per second, over the last seconds."),
+		rate:   desc("blocks_per_second", "Blocks indexed per second, over the last seconds; 0 if none was indexed in the last 10 s."),
 		state:  desc("state", "1 for the state of the index, 0 for the others.", "state"),
 		failing: prometheus.NewDesc("quorate_index_failing", "1 for the work that fails and is tried again; nothing while all works.",
 			[]string{"what"}, prometheus.Labels{"chain": chain}),

@@ -11,7 +11,7 @@ import (
 func TestCollectorTellsTheStatus(t *testing.T) {
 	s := Status{State: Following, From: 2, Gaps: 3, Next: 8, Tip: 9, TipKnown: true, BlocksPerSecond: 2.5}
 	require.NoError(t, testutil.CollectAndCompare(NewCollector(PChain, func() Status { return s }), strings.NewReader(`
-# HELP quorate_index_blocks_per_second Blocks indexed per second, over the last seconds.
+# HELP quorate_index_blocks_per_second Blocks indexed per second, over the last seconds; 0 if none was indexed in the last 10 s.
 # TYPE quorate_index_blocks_per_second gauge
 quorate_index_blocks_per_second{chain="P"} 2.5
 # HELP quorate_index_first_height Height of the first block that is indexed: above 0 if the node lacks earlier ones.

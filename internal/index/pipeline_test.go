@@ -922,6 +922,29 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// An index that stands still has no rate, from which the time that is left would be computed.
+func TestRateEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &numbers{tip: 100_000, most: 10}
+		source.delay = func(height uint64) time.Duration {
+			if height > 30_000 {
+				return time.Hour
+			}
+			return 10 * time.Millisecond
+		}
+		o := options(source, store.NewMemory(), &ledger{name: "l", rows: 1})
+		o.Fetchers = 1
+		p := start(t, o)
+		defer p.stop(t)
+		p.await(t, 30_001)
+		require.InDelta(t, 1000, p.Status().BlocksPerSecond, 150)
+		time.Sleep(time.Minute)
+		require.Equal(t, index.CatchingUp, p.Status().State)
+		require.Zero(t, p.Status().BlocksPerSecond)
+		require.Zero(t, p.StatusOf("l").BlocksPerSecond)
+	})
+}
+
 func TestMistakes(t *testing.T) {
 	source, memory := &numbers{}, store.NewMemory()
 	defer memory.Close()

@@ -51,7 +51,7 @@ type Status struct {
 	// false before the first report.
 	Tip      uint64
 	TipKnown bool
-	// BlocksPerSecond is the rate over the last seconds with a commit.
+	// BlocksPerSecond is the rate over the last seconds with a commit; 0 if the last commit is long ago.
 	BlocksPerSecond float64
 	// CaughtUp says that the pipeline was Following since it began to run. Failures leave
 	// it set. The end of the pipeline clears it, unless another one has taken over, because
@@ -140,6 +140,8 @@ type status struct {
 	// to the preceding measurement. Guarded by mu.
 	since, sinceBefore time.Time
 	then, thenBefore   uint64
+	// last is the time of the last commit. Guarded by mu.
+	last time.Time
 }
 
 // task identifies work that may fail and the goroutine that does it.
@@ -175,6 +177,9 @@ type reach struct{ from, next uint64 }
 // rateWindow is the minimum time over which a rate is measured.
 const rateWindow = 5 * time.Second
 
+// rateLife is how long a rate is valid after the last commit.
+const rateLife = 2 * rateWindow
+
 func (s *status) read() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,6 +201,9 @@ func (s *status) readOf(projection string) Status {
 
 // at fills in the State. Requires mu.
 func (s *status) at(now Status) Status {
+	if time.Since(s.last) > rateLife {
+		now.BlocksPerSecond = 0
+	}
 	switch {
 	case now.Err != nil:
 		now.State = Stopped
@@ -254,7 +262,7 @@ func (s *status) begin() {
 func (s *status) inherit(from *status) {
 	from.mu.Lock()
 	current, lanes, caught := from.current, from.lanes, maps.Clone(from.caught)
-	running, atTip, before := from.running, from.atTip, from.before
+	running, atTip, before, last := from.running, from.atTip, from.before, from.last
 	from.mu.Unlock()
 	if caught == nil {
 		caught = make(map[string]bool)
@@ -263,6 +271,7 @@ func (s *status) inherit(from *status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current, s.lanes, s.caught, s.running, s.atTip, s.before, s.inherited = current, lanes, caught, running, atTip, before, true
+	s.last = last
 }
 
 func (s *status) position(from, next, kept uint64, lanes map[string]reach) {
@@ -352,6 +361,7 @@ func (s *status) committed(next uint64, lanes map[string]reach) {
 	s.current.Next = next
 	s.catchUp()
 	now := time.Now()
+	s.last = now
 	if now.Sub(s.since) >= rateWindow {
 		s.sinceBefore, s.thenBefore = s.since, s.then
 		s.since, s.then = now, next
