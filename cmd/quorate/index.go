@@ -167,11 +167,15 @@ func (w *watch) lines(status handlers.IndexStatus) {
 	}
 }
 
+// indexedBlocks returns the number of blocks that all projections of a chain have indexed. From is above Next if one of
+// them begins later than another one has got.
+func indexedBlocks(c handlers.ChainStatus) uint64 { return c.Next - min(c.From, c.Next) }
+
 // describe returns a chain's state as a line of text.
 func describe(c handlers.ChainStatus) string {
 	text := string(c.State)
 	if c.State != index.NotIndexed {
-		text += fmt.Sprintf(", %d blocks indexed", c.Next-c.From)
+		text += fmt.Sprintf(", %d blocks indexed", indexedBlocks(c))
 	}
 	if c.From > 0 {
 		text += fmt.Sprintf(" from height %d on", c.From)
@@ -210,19 +214,20 @@ func (w *watch) show(status handlers.IndexStatus) {
 		if chain.Tip == nil {
 			continue
 		}
+		all := int64(max(*chain.Tip+1, chain.From) - chain.From)
 		bar, ok := w.bars[name]
 		if !ok {
 			if len(w.bars) > 0 { // one bar a line
 				_, _ = fmt.Fprintln(w.out)
 			}
-			bar = progressbar.NewOptions64(int64(*chain.Tip+1-chain.From),
+			bar = progressbar.NewOptions64(all,
 				progressbar.OptionSetWriter(w.terminal), progressbar.OptionSetDescription(name),
 				progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("blocks"),
 				progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(w.terminal) }))
 			w.bars[name] = bar
 		}
-		bar.ChangeMax64(int64(*chain.Tip + 1 - chain.From))
-		if err := bar.Set64(int64(chain.Next - chain.From)); err != nil && !errors.Is(err, io.EOF) {
+		bar.ChangeMax64(all)
+		if err := bar.Set64(int64(indexedBlocks(chain))); err != nil && !errors.Is(err, io.EOF) {
 			w.lines(status)
 		}
 	}

@@ -79,6 +79,7 @@ func TestIndexStatusAndStore(t *testing.T) {
 func TestIndexStatusFollows(t *testing.T) {
 	answers := []string{
 		`{"networks":{}}`,
+		`{"networks":{"fuji":{"P":{"state":"catching up","from":10,"next":4,"tip":6009,"lag":6006}}}}`,
 		`{"networks":{"fuji":{"P":{"state":"catching up","from":10,"next":1010,"tip":6009,"lag":5000,"blocksPerSecond":100}}}}`,
 		`{"networks":{"fuji":{"P":{"state":"stopped","from":10,"next":2000,"tip":6009,"lag":4010,"error":"block does not follow"}}}}`,
 	}
@@ -92,6 +93,7 @@ func TestIndexStatusFollows(t *testing.T) {
 	require.Contains(t, errOut, "block does not follow")
 	require.Equal(t, []string{
 		"no chain is indexed: no node has answered yet",
+		"fuji P: catching up, 0 blocks indexed from height 10 on, 6006 to go",
 		"fuji P: catching up, 1000 blocks indexed from height 10 on, 5000 to go, 100 blocks/s, 50s left",
 		"fuji P: stopped, 1990 blocks indexed from height 10 on, 4010 to go: block does not follow",
 	}, strings.Split(strings.TrimSpace(out), "\n"))

@@ -48,7 +48,8 @@ function card(c) {
   const [kind] = STATES[c.state] ?? ["idle"];
   const title = titleOf(c);
   const all = c.tip === null ? 0 : c.tip + 1 - c.from;
-  const done = c.state === "rebuilding" ? c.rebuilt / 100 : all > 0 ? Math.min((c.next - c.from) / all, 1) : 0;
+  const indexed = Math.max(c.next - c.from, 0); // from is above next until all parts of the index have begun
+  const done = c.state === "rebuilding" ? c.rebuilt / 100 : all > 0 ? Math.min(indexed / all, 1) : 0;
   const fill = h("span", { class: "fill", "data-enough": String(kind === "good") });
   fill.style.width = `${100 * done}%`;
   const left = c.lag === 0 ? "none" : c.blocksPerSecond > 0 ? duration(c.lag / c.blocksPerSecond) : "not known";
@@ -58,7 +59,7 @@ function card(c) {
     ...reason(c),
     h("div", { class: "track tall", role: "progressbar", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": percentDone, "aria-label": `${title}: ${percentDone}% indexed` }, fill),
     h("dl", { class: "figures" },
-      figure("Blocks indexed", number(c.next - c.from)),
+      figure("Blocks indexed", number(indexed)),
       c.from ? figure("First block", number(c.from)) : null,
       figure("Height of the tip", c.tip === null ? "not known" : number(c.tip)),
       figure("Indexed", `${percentDone}%`),
