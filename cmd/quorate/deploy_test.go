@@ -237,7 +237,7 @@ func TestComposition(t *testing.T) {
 	loaded, err := loadWith(t, "", environ)
 	require.NoError(t, err)
 	require.Contains(t, loaded.Networks, "fuji")
-	require.Greater(t, service.StopGracePeriod, 15*time.Second, "requests in flight are waited for")
+	require.Greater(t, service.StopGracePeriod, longestStop(t))
 	require.True(t, slices.ContainsFunc(service.Volumes, func(v string) bool { return strings.HasSuffix(v, ":"+loaded.DataDir) }), "the data folder does not outlast the container")
 	_, port, err := net.SplitHostPort(loaded.Listen)
 	require.NoError(t, err)
@@ -264,6 +264,37 @@ func TestComposition(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal(content, &provider))
 	_, err = os.Stat(filepath.Join(mounted["grafana"+provider.Providers[0].Options.Path], "quorate.json"))
 	require.NoError(t, err)
+}
+
+// longestStop returns how long the service takes to stop at most, from the limits of its parts, which end one after the
+// other. The store's limit includes that of the archive.
+func longestStop(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	const lease = 3 * time.Second // the timeout of package lease
+	for _, limit := range []struct{ file, name string }{
+		{"handlers/serve.go", "gracePeriod"}, {"handlers/serve.go", "replyPeriod"},
+		{"internal/service/tracing/tracing.go", "closeTimeout"}, {"internal/service/open.go", "closing"},
+	} {
+		content, err := os.ReadFile(filepath.Join(root, limit.file))
+		require.NoError(t, err)
+		found := regexp.MustCompile(`(?m)\b` + limit.name + ` += (\d+) \* time\.Second$`).FindSubmatch(content)
+		require.NotNil(t, found, "%s in %s", limit.name, limit.file)
+		d, err := time.ParseDuration(string(found[1]) + "s")
+		require.NoError(t, err)
+		sum += d
+	}
+	return sum + 2*lease // of webhooks, then of networks
+}
+
+// The chart gives the service as much time to stop as it takes at most.
+func TestChartWaitsForTheStop(t *testing.T) {
+	content, err := os.ReadFile(root + "/deploy/helm/quorate/templates/statefulset.yaml")
+	require.NoError(t, err)
+	found := regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`).FindSubmatch(content)
+	require.NotNil(t, found)
+	d, err := time.ParseDuration(string(found[1]) + "s")
+	require.NoError(t, err)
+	require.Greater(t, d, longestStop(t))
 }
 
 // The systemd unit runs existing commands with existing flags.
@@ -294,7 +325,7 @@ func TestUnit(t *testing.T) {
 		case "TimeoutStopSec":
 			d, err := time.ParseDuration(value)
 			require.NoError(t, err)
-			require.Greater(t, d, 15*time.Second, "requests in flight are waited for")
+			require.Greater(t, d, longestStop(t))
 		}
 	}
 	require.Equal(t, 3, ran)
