@@ -79,8 +79,8 @@ var errLost = errors.New("the lease was lost")
 // Hold runs work whenever this process has the lease called name. When the lease is lost, the context of work ends;
 // work must return, and Hold starts it again once the lease is back. Hold returns nil when ctx ends, or the error of
 // work if work returns while it has the lease. If work returns store.ErrFenced or store.ErrUnavailable, it has lost the
-// lease, and Hold starts it again. Hold retries while the store is unavailable. When Hold returns nil, the metric of the
-// lease ends. After an error it stays 0, because the work is not done.
+// lease, and Hold starts it again. Hold retries while the store is unavailable. When Hold returns nil, the metric of
+// the lease ends. After an error it stays 0, because the work is not done.
 func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Context) error) (err error) {
 	l.note(name, false)
 	defer func() {
