@@ -383,6 +383,16 @@ func involves(tx *chain.Transaction, a common.Address) bool {
 func sourceOf(blocks []*chain.Block) webhook.Source {
 	decimals := uint8(18)
 	first := blocks[0].Number
+	tokens := make(map[common.Address]*webhook.Token)
+	for _, b := range blocks {
+		for i := range b.Transactions {
+			for j := range b.Transactions[i].Logs {
+				for _, t := range chain.Transfers(&b.Transactions[i].Logs[j]) {
+					tokens[t.Contract] = &webhook.Token{Standard: t.Standard, Name: "<Tök\u2028en>", Symbol: "T\"", Decimals: &decimals}
+				}
+			}
+		}
+	}
 	return webhook.NewEVM(webhook.EVMOptions{
 		ChainID: 43113, Native: webhook.Token{Name: "Avalanche", Symbol: "AVAX", Decimals: &decimals},
 		Tip: func() (uint64, bool) { return first + uint64(len(blocks)) - 1, true },
@@ -390,13 +400,11 @@ func sourceOf(blocks []*chain.Block) webhook.Source {
 			return blocks[from-first:][:n], nil
 		},
 		Tokens: func(_ context.Context, addresses []common.Address) ([]*webhook.Token, error) {
-			tokens := make([]*webhook.Token, len(addresses))
-			for i := range tokens {
-				if i%2 == 0 {
-					tokens[i] = &webhook.Token{Name: "<Tök\u2028en>", Symbol: "T\"", Decimals: &decimals}
-				}
+			found := make([]*webhook.Token, len(addresses))
+			for i, a := range addresses {
+				found[i] = tokens[a]
 			}
-			return tokens, nil
+			return found, nil
 		},
 	})
 }

@@ -166,7 +166,9 @@ func tokens(ctx context.Context, contracts handler.Contracts, addresses []common
 	all := make([]*webhook.Token, len(addresses))
 	for i, address := range addresses {
 		if at, _ := slices.BinarySearchFunc(distinct, address, common.Address.Cmp); found[at] != nil {
-			all[i] = &webhook.Token{Name: found[at].Name, Symbol: found[at].Symbol, Decimals: found[at].Decimals}
+			all[i] = &webhook.Token{
+				Standard: found[at].Standard, Name: found[at].Name, Symbol: found[at].Symbol, Decimals: found[at].Decimals,
+			}
 		}
 	}
 	return all, nil

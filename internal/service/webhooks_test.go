@@ -44,7 +44,7 @@ func (transferBlock) Fetch(context.Context, uint64, int) ([]index.Block[*chain.B
 	}}}, nil
 }
 
-// tokenNode is a node with the contract 20, which has one decimal place and no other methods. It fails with err until end.
+// tokenNode is a node with the contract 20, an ERC-20 token with one decimal place. It fails with err until end.
 type tokenNode struct {
 	err error
 	end time.Time
@@ -60,8 +60,11 @@ func (n *tokenNode) Calls(_ context.Context, _ *uint64, calls []node.EVMCall) ([
 	}
 	returned := make([]node.EVMReturn, len(calls))
 	for i, call := range calls {
-		if returned[i].Failed = common.Bytes2Hex(call.Data) != "313ce567"; !returned[i].Failed { // decimals()
+		switch common.Bytes2Hex(call.Data[:4]) {
+		case "313ce567", "18160ddd", "70a08231": // decimals(), totalSupply(), balanceOf(address)
 			returned[i].Data = common.BigToHash(common.Big1).Bytes()
+		default:
+			returned[i].Failed = true
 		}
 	}
 	return returned, nil
@@ -151,7 +154,7 @@ func TestTokens(t *testing.T) {
 		call string // the node's answer to each eth_call, or to the whole request if it is no member of an object
 		want *webhook.Token
 	}{
-		"decimals":        {word, &webhook.Token{Decimals: &one}},
+		"decimals":        {word, &webhook.Token{Standard: chain.ERC20, Decimals: &one}},
 		"revert":          {`"error":{"code":3,"message":"execution reverted: no","data":"0x"}`, &webhook.Token{}},
 		"out of gas":      {`"error":{"code":-32000,"message":"out of gas"}`, &webhook.Token{}},
 		"rate limit":      {`"error":{"code":-32005,"message":"rate limit exceeded"}`, nil},

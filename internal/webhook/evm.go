@@ -18,8 +18,10 @@ import (
 // EVMChain returns the name of the source of an EVM chain.
 func EVMChain(blockchainID string) string { return "evm/" + blockchainID }
 
-// Token describes a token contract or the native token of a chain. Decimals is nil if the contract does not report them.
+// Token describes a contract or the native token of a chain. Standard is that of a contract. Decimals is nil if the
+// contract does not report them.
 type Token struct {
+	Standard     evm.Standard
 	Name, Symbol string
 	Decimals     *uint8
 }
@@ -329,7 +331,8 @@ func (x *evmBlock) addDetails(ctx context.Context, i int, w *Webhook, shown *evm
 	return x.addTransfers(ctx, i, shown)
 }
 
-// addTransfers adds the token transfers of a transaction.
+// addTransfers adds the token transfers of a transaction. It omits those whose contract does not follow their standard:
+// any contract may emit a log that looks like a transfer.
 func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransaction) error {
 	if x.transferCounts[i] == 0 {
 		return nil
@@ -348,6 +351,9 @@ func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransactio
 	}
 	for j := range transfers {
 		t := &transfers[j]
+		if tokens[j] == nil || tokens[j].Standard != t.Standard {
+			continue
+		}
 		one := evmTransfer{
 			Hash: x.Transactions[i].Hash, From: t.From.Hex(), To: t.To.Hex(), Value: t.Amount.Dec(), Timestamp: x.Time, LogIndex: t.LogIndex,
 		}
@@ -367,14 +373,11 @@ func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransactio
 	return nil
 }
 
-// tokenOf returns the token of a transfer. A contract that reports no decimals counts in its smallest unit, as NFTs do.
+// tokenOf returns the token of a transfer. NFTs have no decimals.
 func tokenOf(t *evm.Transfer, known *Token) *evmToken {
-	token := &evmToken{Address: t.Contract.Hex()}
-	if known != nil {
-		token.Name, token.Symbol = known.Name, known.Symbol
-		if known.Decimals != nil && t.Standard == evm.ERC20 {
-			token.Decimals = *known.Decimals
-		}
+	token := &evmToken{Address: t.Contract.Hex(), Name: known.Name, Symbol: known.Symbol}
+	if known.Decimals != nil && t.Standard == evm.ERC20 {
+		token.Decimals = *known.Decimals
 	}
 	token.Value = withDecimals(&t.Amount, token.Decimals)
 	return token

@@ -59,7 +59,7 @@ func evmMessages(t *testing.T, w Webhook, transactions ...evm.Transaction) (all 
 		Tokens: func(_ context.Context, addresses []common.Address) ([]*Token, error) {
 			tokens := make([]*Token, len(addresses))
 			for i := range tokens {
-				tokens[i] = &Token{Name: text, Symbol: text, Decimals: &decimals}
+				tokens[i] = &Token{Standard: evm.ERC1155, Name: text, Symbol: text, Decimals: &decimals}
 			}
 			return tokens, nil
 		},
@@ -143,4 +143,45 @@ func TestLargeBlock(t *testing.T) {
 	}
 	require.Equal(t, maxBlockDetails/(4000*itemBytes)+1, full, "the last transaction has no details")
 	require.LessOrEqual(t, size, maxBlockDetails+len(transactions)*small)
+}
+
+// erc20 returns the log of a transfer of 15 units of a token, which a contract emits.
+func erc20(contract common.Address) evm.Log {
+	topic, party := common.HexToHash("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"), common.Hash{31: 7}
+	return evm.Log{Address: contract, Topics: []common.Hash{topic, party, party}, Data: common.Hash{31: 15}.Bytes()}
+}
+
+// TestTransfersOfOtherContracts has logs that look like ERC-20 transfers. Only one of their contracts is an ERC-20 token.
+func TestTransfersOfOtherContracts(t *testing.T) {
+	decimals := uint8(1)
+	none, unknown, nft, token := common.Address{1}, common.Address{2}, common.Address{3}, common.Address{4}
+	known := map[common.Address]*Token{
+		unknown: {Decimals: &decimals}, nft: {Standard: evm.ERC721, Decimals: &decimals}, token: {Standard: evm.ERC20, Decimals: &decimals},
+	}
+	source := NewEVM(EVMOptions{
+		Native: Token{Decimals: &decimals},
+		Tip:    func() (uint64, bool) { return 1, true },
+		Fetch: func(context.Context, uint64, int) ([]*evm.Block, error) {
+			tx := evm.Transaction{Logs: []evm.Log{erc20(none), erc20(unknown), erc20(nft), erc20(token)}}
+			return []*evm.Block{{Number: 1, Traced: true, Transactions: []evm.Transaction{tx}}}, nil
+		},
+		Tokens: func(_ context.Context, addresses []common.Address) ([]*Token, error) {
+			tokens := make([]*Token, len(addresses))
+			for i, a := range addresses {
+				tokens[i] = known[a]
+			}
+			return tokens, nil
+		},
+	})
+	block, err := source.Block(t.Context(), 1)
+	require.NoError(t, err)
+	for _, involved := range []common.Address{none, unknown, nft, token} {
+		events, err := block.Events(t.Context(), &Webhook{Addresses: []string{involved.Hex()}})
+		require.NoError(t, err)
+		require.Len(t, events, 1, "the log involves its contract")
+		tx := events[0].Body.(map[string]any)["transaction"].(*evmTransaction)
+		require.Len(t, tx.ERC20, 1)
+		require.Equal(t, token.Hex(), tx.ERC20[0].ERC20.Address)
+		require.Equal(t, "1.5", tx.ERC20[0].ERC20.Value)
+	}
 }
