@@ -153,8 +153,9 @@ func newEVMWebhooks(chain *handler.Chain, blocks index.Source[*evm.Block]) webho
 	})
 }
 
-// tokens describes contracts, nil where there is none. A contract that fails lacks what it does not report. The failure of
-// a node, for example a rate limit, is an error: without the decimals, amounts would be wrong.
+// tokens describes contracts, nil where there is none according to the node or an answer of the last seconds. A contract
+// that fails lacks what it does not report. The failure of a node, for example a rate limit, is an error: without the
+// decimals, amounts would be wrong.
 func tokens(ctx context.Context, contracts handler.Contracts, addresses []common.Address) ([]*webhook.Token, error) {
 	distinct := slices.Clone(addresses)
 	slices.SortFunc(distinct, common.Address.Cmp)

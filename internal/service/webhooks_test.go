@@ -29,9 +29,12 @@ import (
 )
 
 // transferBlock is a source of one block with an ERC-20 transfer of 1.5 tokens of the contract 20 from address 1.
-type transferBlock struct{ index.Source[*chain.Block] }
+type transferBlock struct {
+	index.Source[*chain.Block]
+	time uint64
+}
 
-func (transferBlock) Fetch(context.Context, uint64, int) ([]index.Block[*chain.Block], error) {
+func (b transferBlock) Fetch(context.Context, uint64, int) ([]index.Block[*chain.Block], error) {
 	party := common.BytesToHash([]byte{1})
 	transfer := chain.Log{
 		Address: common.Address{19: 20}, Data: common.BigToHash(common.Big1).Bytes(),
@@ -40,18 +43,19 @@ func (transferBlock) Fetch(context.Context, uint64, int) ([]index.Block[*chain.B
 	transfer.Data[31] = 15
 	to := common.Address{19: 1}
 	return []index.Block[*chain.Block]{{Height: 1, Content: &chain.Block{
-		Number: 1, Transactions: []chain.Transaction{{To: &to, Logs: []chain.Log{transfer}}},
+		Number: 1, Time: b.time, Traced: true, Transactions: []chain.Transaction{{To: &to, Logs: []chain.Log{transfer}}},
 	}}}, nil
 }
 
-// tokenNode is a node with the contract 20, an ERC-20 token with one decimal place. It fails with err until end.
+// tokenNode is a node with the contract 20, an ERC-20 token with one decimal place. Until end, it fails with err or, if that
+// is nil, lacks the contract.
 type tokenNode struct {
 	err error
 	end time.Time
 }
 
 func (n *tokenNode) HaveCode(_ context.Context, addresses []common.Address) ([]bool, error) {
-	return slices.Repeat([]bool{true}, len(addresses)), nil
+	return slices.Repeat([]bool{n.err != nil || !time.Now().Before(n.end)}, len(addresses)), nil
 }
 
 func (n *tokenNode) Calls(_ context.Context, _ *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
@@ -74,6 +78,7 @@ func (n *tokenNode) Calls(_ context.Context, _ *uint64, calls []node.EVMCall) ([
 type amounts struct {
 	mu  sync.Mutex
 	all []string // guarded by mu
+	n   int      // messages; guarded by mu
 }
 
 func (a *amounts) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -91,6 +96,7 @@ func (a *amounts) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.n++
 	for _, transfer := range m.Event.Transaction.ERC20Transfers {
 		a.all = append(a.all, transfer.ERC20Token.ValueWithDecimals)
 	}
@@ -101,6 +107,12 @@ func (a *amounts) received() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.all)
+}
+
+func (a *amounts) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.n
 }
 
 // TestTokensOfFailingNode has a node fail to call a contract for a while. The webhook's message waits for the decimals.
@@ -115,34 +127,70 @@ func TestTokensOfFailingNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := store.NewMemory()
-				defer func() { require.NoError(t, s.Close()) }()
-				book := contracts.New(contracts.Options{Node: &tokenNode{err, time.Now().Add(time.Minute)}, Store: s})
-				defer book.Close()
-				source := newEVMWebhooks(&evm.Chain{
-					Contracts: book, Progress: func() reply.Progress { return reply.Progress{Height: 1, CaughtUp: true} },
-				}, transferBlock{})
-				hooks := webhook.NewBook(s, 1)
-				_, err := hooks.Create(t.Context(), webhook.Webhook{
-					URL: "https://example.org", EventType: webhook.AddressActivity, From: 1, Addresses: []string{common.Address{19: 1}.Hex()},
-				})
-				require.NoError(t, err)
-				receiver := new(amounts)
-				worker := webhook.NewWorker(webhook.Options{
-					Book: hooks, Transport: receiver, Source: func(string) (webhook.Source, bool) { return source, true },
-				})
-				ctx, end := context.WithCancel(t.Context())
-				var running sync.WaitGroup
-				running.Go(func() { worker.Run(ctx) })
-				defer running.Wait()
-				defer end()
+				receiver := receive(t, &tokenNode{err, time.Now().Add(time.Minute)}, transferBlock{})
 				time.Sleep(59 * time.Second)
-				require.Empty(t, receiver.received())
+				require.Zero(t, receiver.count())
 				time.Sleep(12 * time.Second) // the longest pause, and the look for blocks
 				require.Equal(t, []string{"1.5"}, receiver.received())
 			})
 		})
 	}
+}
+
+// TestNewTokens has a node that lacks a contract which has just emitted a log, because the node lags or because the
+// contract has destroyed itself.
+func TestNewTokens(t *testing.T) {
+	for name, c := range map[string]struct {
+		age, lacks, atMost time.Duration
+		want               []string
+	}{
+		"node lags":              {0, 2 * time.Second, 25 * time.Second, []string{"1.5"}},
+		"contract is destroyed":  {0, time.Hour, absentTime, nil},
+		"destroyed in old block": {time.Minute, time.Hour, 2 * time.Second, nil},
+		"clock is slow":          {-5 * time.Second, 2 * time.Second, 25 * time.Second, []string{"1.5"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				block := transferBlock{time: uint64(time.Now().Add(-c.age).Unix())}
+				receiver := receive(t, &tokenNode{nil, time.Now().Add(c.lacks)}, block)
+				time.Sleep(c.atMost)
+				require.Equal(t, 1, receiver.count())
+				require.Equal(t, c.want, receiver.received())
+			})
+		})
+	}
+}
+
+// absentTime is the time until a message is sent whose contract stays absent, with the longest pause after it.
+const absentTime = 41 * time.Second
+
+// receive sends the messages about a block to a receiver until the test ends. It runs in a bubble.
+func receive(t *testing.T, n *tokenNode, block transferBlock) *amounts {
+	t.Helper()
+	s := store.NewMemory()
+	book := contracts.New(contracts.Options{Node: n, Store: s})
+	source := newEVMWebhooks(&evm.Chain{
+		Contracts: book, Progress: func() reply.Progress { return reply.Progress{Height: 1, CaughtUp: true} },
+	}, block)
+	hooks := webhook.NewBook(s, 1)
+	_, err := hooks.Create(t.Context(), webhook.Webhook{
+		URL: "https://example.org", EventType: webhook.AddressActivity, From: 1, Addresses: []string{common.Address{19: 1}.Hex()},
+	})
+	require.NoError(t, err)
+	receiver := new(amounts)
+	worker := webhook.NewWorker(webhook.Options{
+		Book: hooks, Transport: receiver, Source: func(string) (webhook.Source, bool) { return source, true },
+	})
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { worker.Run(ctx) })
+	t.Cleanup(func() {
+		end()
+		running.Wait()
+		book.Close()
+		require.NoError(t, s.Close())
+	})
+	return receiver
 }
 
 // TestTokens has a node answer calls of a contract in different ways. A failure of the contract is an answer, one of the

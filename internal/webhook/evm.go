@@ -3,10 +3,12 @@ package webhook
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holiman/uint256"
 
@@ -36,7 +38,8 @@ type EVMOptions struct {
 	// Fetch returns 1 to n blocks from a height on, with call traces where a node has them.
 	Fetch func(ctx context.Context, from uint64, n int) ([]*evm.Block, error)
 	// Tokens describes the contracts at the addresses, nil where there is none. After an error, the messages about the
-	// block wait and Tokens is called again.
+	// block wait and Tokens is called again. The same holds if there is no contract where one emitted a log in a young
+	// block: the answer may be older than the contract, or the node may lag.
 	Tokens func(ctx context.Context, addresses []common.Address) ([]*Token, error)
 }
 
@@ -331,6 +334,15 @@ func (x *evmBlock) addDetails(ctx context.Context, i int, w *Webhook, shown *evm
 	return x.addTransfers(ctx, i, shown)
 }
 
+// absentGrace is the age of a block from which on an absent contract with a log in the block counts as destroyed.
+const absentGrace = 30 * time.Second
+
+// younger reports whether the age of the block is below d. Waits end at an age of the block, not after a time, so that
+// a contract that destroys itself in each block delays messages by d at most. The clock may differ from the chain's.
+func (x *evmBlock) younger(d time.Duration) bool {
+	return time.Since(time.Unix(int64(x.Time), 0)).Abs() < d
+}
+
 // addTransfers adds the token transfers of a transaction. It omits those whose contract does not follow their standard:
 // any contract may emit a log that looks like a transfer.
 func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransaction) error {
@@ -351,6 +363,9 @@ func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransactio
 	}
 	for j := range transfers {
 		t := &transfers[j]
+		if tokens[j] == nil && x.younger(absentGrace) {
+			return fmt.Errorf("contract %s emitted a log in block %d, but the node does not have it yet", t.Contract, x.Number)
+		}
 		if tokens[j] == nil || tokens[j].Standard != t.Standard {
 			continue
 		}
