@@ -293,6 +293,10 @@ func (f *fake) Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalP
 	return &evm.InternalPage{Internals: some, TracesMissing: f.missing, Next: next}, err
 }
 
+func (f *fake) BlockInternals(context.Context, uint64, []common.Address) ([]evm.Internal, bool, error) {
+	return nil, false, f.err
+}
+
 func (f *fake) Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -24,6 +24,9 @@ type Index interface {
 	Blocks(ctx context.Context, q evm.BlockQuery) (*evm.BlockPage, error)
 	Latest(ctx context.Context, q evm.LatestQuery) (*evm.TransactionPage, error)
 	Internals(ctx context.Context, q evm.WalletQuery) (*evm.InternalPage, error)
+	// BlockInternals returns the internal transactions of a block that involve any of the wallets. traced is false if the
+	// index lacks the call traces of the block.
+	BlockInternals(ctx context.Context, number uint64, wallets []common.Address) (found []evm.Internal, traced bool, err error)
 	Transfers(ctx context.Context, q evm.WalletQuery) (*evm.TransferPage, error)
 	NativeTransactions(ctx context.Context, q evm.WalletQuery) (*evm.TransactionPage, error)
 	TokenTransfers(ctx context.Context, standard chain.Standard, q evm.WalletQuery) (*evm.TransferPage, error)

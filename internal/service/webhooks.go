@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	handler "quorate/handlers/evm"
 	"quorate/internal/chain/evm"
 	"quorate/internal/index"
+	chainindex "quorate/internal/index/evm"
 	"quorate/internal/webhook"
 )
 
@@ -147,10 +149,32 @@ func newEVMWebhooks(chain *handler.Chain, blocks index.Source[*evm.Block]) webho
 			}
 			return all, nil
 		},
+		Internals: func(ctx context.Context, height uint64, addresses []common.Address) (map[common.Hash][]evm.Frame, error) {
+			return internals(ctx, chain.Index, height, addresses)
+		},
 		Tokens: func(ctx context.Context, addresses []common.Address) ([]*webhook.Token, error) {
 			return tokens(ctx, chain.Contracts, addresses)
 		},
 	})
+}
+
+// internals returns the internal transactions of a block that involve the addresses, by the hashes of their transactions. An
+// index without any call traces has none: its node does not trace, and waiting would be in vain.
+func internals(ctx context.Context, chain handler.Index, height uint64, addresses []common.Address) (map[common.Hash][]evm.Frame, error) {
+	found, traced, err := chain.BlockInternals(ctx, height, addresses)
+	switch {
+	case errors.Is(err, chainindex.ErrUntraced):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !traced:
+		return nil, webhook.ErrNoTraces
+	}
+	all := make(map[common.Hash][]evm.Frame)
+	for i := range found {
+		all[found[i].TxHash] = append(all[found[i].TxHash], found[i].Frame)
+	}
+	return all, nil
 }
 
 // tokens describes contracts, nil where there is none according to the node or an answer of the last seconds. A contract

@@ -22,6 +22,7 @@ import (
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index"
+	chainindex "quorate/internal/index/evm"
 	"quorate/internal/index/evm/contracts"
 	"quorate/internal/node"
 	"quorate/internal/store"
@@ -191,6 +192,37 @@ func receive(t *testing.T, n *tokenNode, block transferBlock) *amounts {
 		require.NoError(t, s.Close())
 	})
 	return receiver
+}
+
+// internalsOf is an index whose blocks have an internal transaction.
+type internalsOf struct {
+	evm.Index
+	traced bool
+	err    error
+}
+
+func (i internalsOf) BlockInternals(context.Context, uint64, []common.Address) ([]chainindex.Internal, bool, error) {
+	return []chainindex.Internal{{TxHash: common.Hash{1}, Frame: chain.Frame{Gas: 7}}}, i.traced, i.err
+}
+
+// TestInternals has an index with the call traces of a block, without them, and without any call traces.
+func TestInternals(t *testing.T) {
+	for name, c := range map[string]struct {
+		index internalsOf
+		want  map[common.Hash][]chain.Frame
+		err   error
+	}{
+		"traced":           {internalsOf{traced: true}, map[common.Hash][]chain.Frame{{1}: {{Gas: 7}}}, nil},
+		"block not traced": {internalsOf{}, nil, webhook.ErrNoTraces},
+		"no block traced":  {internalsOf{err: chainindex.ErrUntraced}, nil, nil},
+		"error":            {internalsOf{err: store.ErrClosed}, nil, store.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := internals(t.Context(), c.index, 1, nil)
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.want, got)
+		})
+	}
 }
 
 // TestTokens has a node answer calls of a contract in different ways. A failure of the contract is an answer, one of the

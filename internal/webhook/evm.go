@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -37,11 +38,18 @@ type EVMOptions struct {
 	Tip func() (uint64, bool)
 	// Fetch returns 1 to n blocks from a height on, with call traces where a node has them.
 	Fetch func(ctx context.Context, from uint64, n int) ([]*evm.Block, error)
+	// Internals returns the internal transactions of an indexed block that involve the addresses, by the hashes of their
+	// transactions. It is called for blocks that came without call traces. If the index lacks them, too, but may get them,
+	// the error is ErrNoTraces.
+	Internals func(ctx context.Context, height uint64, addresses []common.Address) (map[common.Hash][]evm.Frame, error)
 	// Tokens describes the contracts at the addresses, nil where there is none. After an error, the messages about the
 	// block wait and Tokens is called again. The same holds if there is no contract where one emitted a log in a young
 	// block: the answer may be older than the contract, or the node may lag.
 	Tokens func(ctx context.Context, addresses []common.Address) ([]*Token, error)
 }
+
+// ErrNoTraces means that a block has no call traces.
+var ErrNoTraces = errors.New("neither a node nor the index has the call traces of the block")
 
 // EVM is the Source of an EVM chain.
 type EVM struct {
@@ -49,6 +57,10 @@ type EVM struct {
 
 	mu     sync.Mutex
 	blocks []*evmBlock // the last fetched, in order; guarded by mu
+	// awaited is the block whose call traces were last waited for. untraced is set after a wait in vain, until another
+	// block has call traces. Both are guarded by mu.
+	awaited  uint64
+	untraced bool
 }
 
 // NewEVM returns a source.
@@ -79,7 +91,7 @@ func (s *EVM) Block(ctx context.Context, height uint64) (Block, error) {
 	}
 	s.blocks = nil
 	for _, b := range fetched {
-		s.blocks = append(s.blocks, newEVMBlock(b, &s.o))
+		s.blocks = append(s.blocks, newEVMBlock(b, s))
 	}
 	return s.blocks[0], nil
 }
@@ -87,14 +99,14 @@ func (s *EVM) Block(ctx context.Context, height uint64) (Block, error) {
 // evmBlock is a block with the addresses that its transactions involve.
 type evmBlock struct {
 	*evm.Block
-	options        *EVMOptions
+	source         *EVM
 	transferCounts []int                    // token transfers of each transaction
 	involved       map[common.Address][]int // transactions in ascending order
 }
 
-func newEVMBlock(b *evm.Block, o *EVMOptions) *evmBlock {
+func newEVMBlock(b *evm.Block, source *EVM) *evmBlock {
 	x := &evmBlock{
-		Block: b, options: o, transferCounts: make([]int, len(b.Transactions)), involved: make(map[common.Address][]int),
+		Block: b, source: source, transferCounts: make([]int, len(b.Transactions)), involved: make(map[common.Address][]int),
 	}
 	for i := range b.Transactions {
 		x.involve(i, &b.Transactions[i])
@@ -130,6 +142,54 @@ func (x *evmBlock) involve(i int, tx *evm.Transaction) {
 			note(f.From, f.To)
 		}
 	}
+}
+
+// indexed returns the transactions whose internal transactions, according to the index, involve an address of a webhook.
+// The block came without call traces.
+func (x *evmBlock) indexed(ctx context.Context, w *Webhook) (found []int, err error) {
+	addresses := make([]common.Address, len(w.Addresses))
+	for i, text := range w.Addresses {
+		addresses[i] = common.HexToAddress(text)
+	}
+	frames, err := x.source.o.Internals(ctx, x.Number, addresses)
+	if errors.Is(err, ErrNoTraces) && !x.source.awaits(x) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("internal transactions of block %d: %w", x.Number, err)
+	}
+	x.source.traced()
+	for i := range x.Transactions {
+		if slices.ContainsFunc(frames[x.Transactions[i].Hash], func(f evm.Frame) bool { return internal(&f) }) {
+			found = append(found, i)
+		}
+	}
+	return found, nil
+}
+
+// traceGrace is the age of a block from which on its messages do not wait for its call traces.
+const traceGrace = time.Minute
+
+// awaits reports whether the messages about a block wait for its call traces. Only one block waits in vain: the node may
+// not trace any more.
+func (s *EVM) awaits(x *evmBlock) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waits := x.younger(traceGrace) && !s.untraced
+	switch {
+	case waits:
+		s.awaited = x.Number
+	case s.awaited == x.Number:
+		s.untraced = true
+	}
+	return waits
+}
+
+// traced notes that a node or the index has the call traces of a block.
+func (s *EVM) traced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.untraced = false
 }
 
 // internal reports whether a frame is an internal transaction: one that moved value or created a contract.
@@ -168,13 +228,20 @@ func (x *evmBlock) details(i int, w *Webhook) int {
 // Events implements Block. It omits the details of transactions whose details exceed the limits.
 func (x *evmBlock) Events(ctx context.Context, w *Webhook) ([]Event, error) {
 	var found []int
-	for _, text := range w.Addresses {
-		for _, i := range x.involved[common.HexToAddress(text)] {
-			if x.signed(i, w.EventSignatures) {
-				found = append(found, i)
-			}
+	switch {
+	case len(x.Transactions) == 0:
+	case x.Traced:
+		x.source.traced()
+	default:
+		var err error
+		if found, err = x.indexed(ctx, w); err != nil {
+			return nil, err
 		}
 	}
+	for _, text := range w.Addresses {
+		found = append(found, x.involved[common.HexToAddress(text)]...)
+	}
+	found = slices.DeleteFunc(found, func(i int) bool { return !x.signed(i, w.EventSignatures) })
 	slices.Sort(found)
 	found = slices.Compact(found)
 	var events []Event
@@ -296,7 +363,7 @@ func (x *evmBlock) transaction(i int) *evmTransaction {
 	shown := &evmTransaction{
 		BlockHash: x.Hash, BlockNumber: number(x.Number), From: tx.From.Hex(), Gas: number(tx.GasLimit), GasPrice: tx.GasPrice.Dec(),
 		MaxFee: tx.GasPrice.Dec(), MaxPriorityFee: tx.GasPrice.Dec(), Hash: tx.Hash, Status: "0", Input: "0x",
-		Nonce: number(tx.Nonce), Index: i, Value: tx.Value.Dec(), Type: tx.Type, ChainID: number(x.options.ChainID),
+		Nonce: number(tx.Nonce), Index: i, Value: tx.Value.Dec(), Type: tx.Type, ChainID: number(x.source.o.ChainID),
 		GasUsed: number(tx.GasUsed), EffectiveGasPrice: tx.GasPrice.Dec(), ReceiptRoot: x.ReceiptsRoot, Timestamp: x.Time,
 		ERC20: []evmTransfer{}, ERC721: []evmTransfer{}, ERC1155: []evmTransfer{},
 	}
@@ -319,7 +386,7 @@ func (x *evmBlock) transaction(i int) *evmTransaction {
 		gas += x.Transactions[j].GasUsed
 	}
 	shown.CumulativeGasUsed = number(gas)
-	native := x.options.Native
+	native := x.source.o.Native
 	shown.Native = evmNative{native.Name, native.Symbol, *native.Decimals, withDecimals(&tx.Value, *native.Decimals)}
 	return shown
 }
@@ -357,7 +424,7 @@ func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransactio
 	for j := range transfers {
 		contracts[j] = transfers[j].Contract
 	}
-	tokens, err := x.options.Tokens(ctx, contracts)
+	tokens, err := x.source.o.Tokens(ctx, contracts)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holiman/uint256"
 	"github.com/stretchr/testify/require"
@@ -184,4 +188,107 @@ func TestTransfersOfOtherContracts(t *testing.T) {
 		require.Equal(t, token.Hex(), tx.ERC20[0].ERC20.Address)
 		require.Equal(t, "1.5", tx.ERC20[0].ERC20.Value)
 	}
+}
+
+// untracedSource has blocks without call traces, each with two transactions. In the index, the first of them has an internal
+// transaction to address 9, which the second reverts. Block 2 has call traces, and block 3 is an
+// hour old; the others are new.
+type untracedSource struct {
+	*EVM
+	err error // of the index
+}
+
+func newUntraced() *untracedSource {
+	decimals, hash := uint8(18), common.Hash{1}
+	s := &untracedSource{}
+	s.EVM = NewEVM(EVMOptions{
+		Native: Token{Decimals: &decimals},
+		Tip:    func() (uint64, bool) { return 0, true },
+		Fetch: func(_ context.Context, from uint64, _ int) ([]*evm.Block, error) {
+			b := &evm.Block{Number: from, Time: uint64(time.Now().Unix()), Traced: from == 2}
+			if from == 3 {
+				b.Time -= 3600
+			}
+			b.Transactions = []evm.Transaction{{Hash: hash}, {Hash: common.Hash{2}}}
+			return []*evm.Block{b}, nil
+		},
+		Internals: func(_ context.Context, height uint64, addresses []common.Address) (map[common.Hash][]evm.Frame, error) {
+			if s.err != nil || !slices.Contains(addresses, common.Address{9}) {
+				return nil, s.err
+			}
+			frame := evm.Frame{Type: evm.FrameCall, To: common.Address{9}, Value: *uint256.NewInt(height)}
+			reverted := frame
+			reverted.Reverted = true
+			return map[common.Hash][]evm.Frame{hash: {frame}, {2}: {reverted}}, nil
+		},
+	})
+	return s
+}
+
+// events returns the names of the events of a block for address 9.
+func (s *untracedSource) events(t *testing.T, height uint64, w Webhook) (names []string, err error) {
+	t.Helper()
+	block, err := s.Block(t.Context(), height)
+	require.NoError(t, err)
+	w.Addresses = []string{common.Address{8}.Hex(), common.Address{9}.Hex()}
+	events, err := block.Events(t.Context(), &w)
+	for _, e := range events {
+		names = append(names, e.Name)
+		require.Nil(t, e.Body.(map[string]any)["transaction"].(*evmTransaction).Internals)
+	}
+	return names, err
+}
+
+// TestInternalsOfIndex has a node without call traces that the index has.
+func TestInternalsOfIndex(t *testing.T) {
+	s := newUntraced()
+	for _, height := range []uint64{1, 3} {
+		names, err := s.events(t, height, Webhook{IncludeInternals: true})
+		require.NoError(t, err)
+		require.Equal(t, []string{common.Hash{1}.Hex()}, names)
+	}
+	names, err := s.events(t, 1, Webhook{EventSignatures: []string{common.Hash{5}.Hex()}})
+	require.NoError(t, err)
+	require.Empty(t, names)
+	s.err = io.ErrUnexpectedEOF
+	for _, height := range []uint64{1, 3} {
+		_, err = s.events(t, height, Webhook{})
+		require.ErrorIs(t, err, s.err)
+	}
+}
+
+// TestNoTraces has neither a node nor the index with the call traces of blocks. The events of a new block wait for them up to
+// a minute, in case they follow. Later blocks do not wait until a block has call traces again.
+func TestNoTraces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newUntraced()
+		s.err = ErrNoTraces
+		names, err := s.events(t, 3, Webhook{})
+		require.NoError(t, err, "an old block")
+		require.Empty(t, names)
+		_, err = s.events(t, 1, Webhook{})
+		require.ErrorIs(t, err, ErrNoTraces)
+		s.err = nil
+		names, err = s.events(t, 1, Webhook{})
+		require.NoError(t, err)
+		require.Len(t, names, 1, "the traces came in time")
+
+		s.err = ErrNoTraces
+		_, err = s.events(t, 4, Webhook{})
+		require.ErrorIs(t, err, ErrNoTraces)
+		time.Sleep(traceGrace - time.Second)
+		_, err = s.events(t, 4, Webhook{})
+		require.ErrorIs(t, err, ErrNoTraces)
+		time.Sleep(time.Second)
+		names, err = s.events(t, 4, Webhook{})
+		require.NoError(t, err)
+		require.Empty(t, names)
+
+		_, err = s.events(t, 5, Webhook{})
+		require.NoError(t, err, "the node may not trace any more")
+		_, err = s.events(t, 2, Webhook{})
+		require.NoError(t, err)
+		_, err = s.events(t, 6, Webhook{})
+		require.ErrorIs(t, err, ErrNoTraces)
+	})
 }

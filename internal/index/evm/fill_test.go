@@ -410,6 +410,45 @@ func TestFillGivesUp(t *testing.T) {
 	})
 }
 
+// TestBlockInternals reads blocks one by one. Some of them have no call traces.
+func TestBlockInternals(t *testing.T) {
+	p := newPast(6, pastOptions{blocks: 200, first: 10})
+	untraced := func(n uint64) bool { return n%7 == 0 }
+	w := newWorld(t, p.bare(untraced), store.NewMemory())
+	_, _, err := w.record.BlockInternals(t.Context(), 10, p.wallets)
+	require.ErrorIs(t, err, evm.ErrEmpty)
+	w.advance(200)
+	count := 0
+	for _, b := range p.blocks {
+		var want []evm.Internal
+		for _, wallet := range p.wallets {
+			end := b.Number + 1
+			want = append(want, p.internals(w.tip(), &evm.WalletQuery{Wallet: wallet, Start: &b.Number, End: &end, Limit: 1000})...)
+		}
+		found, traced, err := w.record.BlockInternals(t.Context(), b.Number, p.wallets)
+		require.NoError(t, err)
+		if !traced {
+			require.True(t, untraced(b.Number))
+			require.Empty(t, found)
+			continue
+		}
+		require.False(t, untraced(b.Number) && len(b.Transactions) > 0)
+		require.Equal(t, want, found)
+		count += len(found)
+	}
+	require.Greater(t, count, 100)
+	_, traced, err := w.record.BlockInternals(t.Context(), 9, p.wallets)
+	require.NoError(t, err)
+	require.False(t, traced, "the index begins later")
+	_, _, err = w.record.BlockInternals(t.Context(), 210, p.wallets)
+	require.ErrorIs(t, err, evm.ErrBeyondTip)
+
+	w = newWorld(t, p.bare(func(uint64) bool { return true }), store.NewMemory())
+	w.advance(200)
+	_, _, err = w.record.BlockInternals(t.Context(), 100, p.wallets)
+	require.ErrorIs(t, err, evm.ErrUntraced)
+}
+
 // TestFillOfEarlierVersions fills an index that names only the first and the last block without
 // traces.
 func TestFillOfEarlierVersions(t *testing.T) {

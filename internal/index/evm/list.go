@@ -201,6 +201,51 @@ func (r *Index) Internals(ctx context.Context, q WalletQuery) (*InternalPage, er
 	return p, err
 }
 
+// BlockInternals returns the internal transactions of a block that involve any of the wallets, wallet by wallet. traced is
+// false if the index lacks the call traces of the block. BlockInternals returns ErrBeyondTip for a block that is not
+// indexed yet, and ErrUntraced if the index has no call traces at all.
+func (r *Index) BlockInternals(ctx context.Context, number uint64, wallets []common.Address) (found []Internal, traced bool, err error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer s.close()
+	switch {
+	case number > s.head.tip.Number:
+		return nil, false, fmt.Errorf("%w: %d, the last one is %d", ErrBeyondTip, number, s.head.tip.Number)
+	case number < s.head.first:
+		return nil, false, nil
+	}
+	end := number + 1
+	if missing, err := s.missing(ctx, &number, &end); missing != nil || err != nil {
+		return nil, false, err
+	}
+	lo, hi, _, err := s.listKeys(&number, &end, nil, placeSize)
+	for i := 0; i < len(wallets) && err == nil; i++ {
+		found, err = s.appendInternals(ctx, found, wallets[i], lo, hi)
+	}
+	return found, err == nil, err
+}
+
+// appendInternals appends the internal transactions of a wallet with keys lo <= k < hi.
+func (s *state) appendInternals(ctx context.Context, found []Internal, wallet common.Address, lo, hi []byte) ([]Internal, error) {
+	for {
+		rows, err := s.Scan(ctx, store.FamilyEVMInternal, s.chain.partition(wallet[:]), lo, hi, store.Ascending, scanRows)
+		if err != nil {
+			return nil, fmt.Errorf("reading internal transactions: %w", err)
+		}
+		internals, err := inPlaces(rows, "internal transaction", (*reader).internal)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, internals...)
+		if len(rows) < scanRows {
+			return found, nil
+		}
+		lo = store.After(rows[len(rows)-1].K)
+	}
+}
+
 func (r *reader) internal(at place, i *Internal) {
 	i.Frame, i.TxHash = r.frame(), r.hash()
 	r.readRef(at.number, &i.Block)
