@@ -34,6 +34,9 @@ type EVMOptions struct {
 	Chain string
 	// VerifySenders makes the source verify the senders of transactions, which takes several times as long as the rest.
 	VerifySenders bool
+	// Indexed returns the height of the last indexed block; nil if unknown. A source whose Tip is not called uses it to
+	// judge whether a pruned node can trace a block.
+	Indexed func() uint64
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -45,6 +48,7 @@ type EVMSource struct {
 	node          EVMNode
 	chain         string
 	verifySenders bool
+	indexed       func() uint64
 	log           *slog.Logger
 
 	// atOnce is the number of blocks per request. Each failure halves it.
@@ -94,7 +98,10 @@ const (
 
 // NewEVMSource returns a source. It sends no request.
 func NewEVMSource(o EVMOptions) *EVMSource {
-	s := &EVMSource{node: o.Node, chain: o.Chain, verifySenders: o.VerifySenders, log: o.Log, attempts: make(map[uint64]int)}
+	s := &EVMSource{node: o.Node, chain: o.Chain, verifySenders: o.VerifySenders, indexed: o.Indexed, log: o.Log, attempts: make(map[uint64]int)}
+	if s.indexed == nil {
+		s.indexed = func() uint64 { return 0 }
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -185,7 +192,9 @@ func (s *EVMSource) childConfirms() bool {
 }
 
 // nearTip reports whether a pruned node has the state to trace a block.
-func (s *EVMSource) nearTip(height uint64) bool { return height+prunedStates >= s.tip.Load() }
+func (s *EVMSource) nearTip(height uint64) bool {
+	return height+prunedStates >= max(s.tip.Load(), s.indexed())
+}
 
 // wantsTraces reports whether to request traces of the blocks from height on.
 func (s *EVMSource) wantsTraces(height uint64) bool {

@@ -165,11 +165,13 @@ func (evmProjection) Apply(_ context.Context, _ store.Reader, b *evm.Block, batc
 	return nil
 }
 
-func evmSource(t testing.TB, n *evmNode) *index.EVMSource {
+func evmSource(t testing.TB, n *evmNode) *index.EVMSource { return evmSourceWith(t, n, nil) }
+
+func evmSourceWith(t testing.TB, n *evmNode, indexed func() uint64) *index.EVMSource {
 	client, err := node.New(node.Options{Endpoints: []string{n.url}})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	return index.NewEVMSource(index.EVMOptions{Node: client.EVM(""), Chain: "evm-1"})
+	return index.NewEVMSource(index.EVMOptions{Node: client.EVM(""), Chain: "evm-1", Indexed: indexed})
 }
 
 func evmPipeline(t testing.TB, source *index.EVMSource, s store.Store) *index.Pipeline[*evm.Block] {
@@ -427,6 +429,25 @@ func TestEVMStatesPruned(t *testing.T) {
 			require.Equal(t, !refused || i%4 == 0, row.V[32] == 1, "block %d", i)
 		}
 	}
+}
+
+// TestEVMOldBlocks fetches blocks of a pruned node from a source whose Tip is never called.
+func TestEVMOldBlocks(t *testing.T) {
+	n := newEVMNode(t, 400)
+	n.refuses = make(map[uint64]string)
+	for number := range uint64(300) {
+		n.refuses[number] = "missing trie node 6d5f (path ) <nil>"
+	}
+	source := evmSourceWith(t, n, func() uint64 { return 399 })
+	for _, from := range []uint64{21, 37} {
+		blocks, err := source.Fetch(t.Context(), from, 16)
+		require.NoError(t, err)
+		require.Len(t, blocks, 16)
+		require.False(t, blocks[0].Content.Traced)
+	}
+	blocks, err := source.Fetch(t.Context(), 390, 1)
+	require.NoError(t, err)
+	require.True(t, blocks[0].Content.Traced)
 }
 
 // TestEVMTracesRefused has a node that cannot trace single blocks, for every reason that

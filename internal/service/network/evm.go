@@ -755,7 +755,10 @@ func (r *evmIndexes) blocks(id ids.ID) (index.Source[*chain.Block], bool) {
 	defer r.mu.Unlock()
 	for _, e := range r.open {
 		if e.served.BlockchainID == id {
-			return index.NewEVMSource(index.EVMOptions{Node: e.node, Chain: e.name, VerifySenders: r.verifySenders, Log: r.log}), true
+			return index.NewEVMSource(index.EVMOptions{
+				Node: e.node, Chain: e.name, VerifySenders: r.verifySenders, Log: r.log,
+				Indexed: func() uint64 { return max(e.pipeline.Status().Next, 1) - 1 },
+			}), true
 		}
 	}
 	return nil, false
