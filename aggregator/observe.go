@@ -84,7 +84,7 @@ func (m *member) reply() Reply {
 		return Refused
 	case m.state == timedOut:
 		return Silent
-	case m.refusal != nil:
+	case m.refusesNow():
 		return NotYet
 	case m.state == waiting:
 		return Asked

@@ -30,6 +30,8 @@ type round struct {
 	slips   int           // plans that had to be widened because time passed
 	planAt  time.Duration // when to plan again because the members that can sign changed; never if they did not
 	sleep   sleep
+	// missedAt is when a member last lost its connection, or when the sleep ended.
+	missedAt time.Duration
 
 	// Weights of signatures at hand: verified, unverified of trusted signers, and unverified of
 	// others, which do not count. pendingN is the number of unverified ones, untestedN that of
@@ -48,7 +50,8 @@ type Limits struct {
 	// AnswerTimeout is how long one validator may take before the round goes on
 	// as if it would never answer. The wire allows at most 10 s.
 	AnswerTimeout time.Duration
-	// ConnectGrace is how long a waiter waits for validators without a connection.
+	// ConnectGrace is how long a waiter waits for validators without a connection, from when it joined. A waiter that
+	// waits for an unseen message also waits that long after each lost connection.
 	ConnectGrace time.Duration
 	// BufferTimeout is how long a round waits for the buffer after the quorum is met.
 	BufferTimeout time.Duration
@@ -222,13 +225,19 @@ func (r *round) reopen(c *waiter) bool {
 		default:
 			continue
 		}
-		m.state, m.tried = idle, 0
+		r.retry(i)
 		found = true
 	}
 	if found {
 		r.changed()
 	}
 	return found
+}
+
+// retry makes a member a candidate again whose nodes have failed.
+func (r *round) retry(i int) {
+	m := &r.members[i]
+	m.state, m.tried = idle, 0
 }
 
 // charge divides requests that were sent to validators among the waiters.
@@ -261,8 +270,8 @@ func (r *round) changedSoon(now time.Duration) {
 	r.planAt = min(r.planAt, now+planPause*time.Duration(len(r.members)))
 }
 
-// connected notes that a node can be asked from now on. If another node of its key is asked now and then lost, the round
-// tries all nodes of the key again.
+// connected notes that a node can be asked from now on, also if it timed out before. If another node of its key is asked
+// now and then lost, the round tries all nodes of the key again.
 func (r *round) connected(nodeID ids.NodeID) {
 	i, ok := r.set.Index(nodeID)
 	if !ok {
@@ -270,7 +279,10 @@ func (r *round) connected(nodeID ids.NodeID) {
 	}
 	m := &r.members[i]
 	m.down = 0
-	if m.online {
+	switch {
+	case m.state == timedOut:
+		r.retry(i)
+	case m.online:
 		return
 	}
 	m.online = true
@@ -363,7 +375,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 	}
 	r.changedSoon(now)
 	if state == idle { // connection lost
-		r.lost(i)
+		r.lost(i, now)
 		return
 	}
 	if state == refused {
@@ -394,11 +406,11 @@ func (r *round) nextNode(i int) {
 }
 
 // unreachable takes back a request that could not be handed to the network.
-func (r *round) unreachable(i int) {
+func (r *round) unreachable(i int, now time.Duration) {
 	m := &r.members[i]
 	if m.state == waiting {
 		r.changed()
-		r.lost(i)
+		r.lost(i, now)
 	}
 }
 
@@ -412,13 +424,16 @@ func (r *round) withdraw(i int) {
 
 // lost turns to the next node of a key after the connection to one was found
 // missing; when all are, the member waits for one of them to connect.
-func (r *round) lost(i int) {
+func (r *round) lost(i int, now time.Duration) {
 	m := &r.members[i]
 	nodes := len(r.set.Validators[i].NodeIDs)
 	m.state = idle
 	m.node = (m.node + 1) % nodes
 	m.down++
 	m.online = m.down < nodes
+	if !m.online {
+		r.missedAt = now
+	}
 }
 
 // markVerified records the verification of members, each of which had a pending signature;
@@ -447,8 +462,8 @@ type weights struct {
 	// possible may still sign: all but refusals for good, invalid answers, timeouts and
 	// missing connections.
 	possible uint64
-	// offline has no connection and was not asked.
-	offline uint64
+	// offline has no connection and was not asked, timedOut did not answer in time.
+	offline, timedOut uint64
 	// blocked was refused for good.
 	blocked uint64
 	// notYet is the part of possible that refuses for now, unseen the part of notYet that
@@ -475,7 +490,9 @@ func (r *round) weigh() weights {
 		switch m.state {
 		case refused:
 			w.blocked += m.weight
-		case invalid, timedOut:
+		case invalid:
+		case timedOut:
+			w.timedOut += m.weight
 		case idle:
 			if !m.online {
 				w.offline += m.weight
@@ -497,13 +514,25 @@ func (m *member) refusesNow() bool {
 }
 
 // possible returns the weight that may still sign for c. Members without a connection count
-// during c's grace period.
+// during c's grace period. While the round sleeps and c waits, so do members that timed out.
 func (r *round) possible(c *waiter, now time.Duration) uint64 {
 	w := r.weigh()
-	if now < c.joinedAt+r.limits.ConnectGrace {
+	switch {
+	case r.sleep.on && r.waits(c, now):
+		return w.possible + w.offline + w.timedOut
+	case now < r.grace(c, now):
 		return w.possible + w.offline
 	}
 	return w.possible
+}
+
+// grace returns the end of c's grace period for members without a connection.
+func (r *round) grace(c *waiter, now time.Duration) time.Duration {
+	since := c.joinedAt
+	if r.waits(c, now) {
+		since = max(since, r.missedAt)
+	}
+	return since + r.limits.ConnectGrace
 }
 
 // next returns the next action at now. The runner calls it again after each action, until
@@ -680,14 +709,14 @@ func (r *round) wake(now time.Duration) time.Duration {
 		until = min(until, r.planAt, r.checkAt)
 	}
 	for _, c := range r.waiters {
-		if grace := c.joinedAt + r.limits.ConnectGrace; w.offline > 0 && now < grace {
+		if grace := r.grace(c, now); w.offline > 0 && now < grace {
 			until = min(until, grace)
 		}
 		if c.bufferUntil > now {
 			until = min(until, c.bufferUntil)
 		}
-		if r.unseen(c) {
-			until = min(until, r.unseenAt(c))
+		if at := r.unseenAt(c); r.sleep.on && !r.sleep.sent && now < at {
+			until = min(until, at)
 		}
 	}
 	return until

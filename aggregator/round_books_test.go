@@ -64,7 +64,9 @@ func recount(r *round) (b books, due time.Duration) {
 			b.Verified += m.weight
 		case refused:
 			b.Weights.blocked += m.weight
-		case invalid, timedOut:
+		case invalid:
+		case timedOut:
+			b.Weights.timedOut += m.weight
 		}
 	}
 	return b, due
@@ -179,7 +181,7 @@ func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 			for _, i := range a.members {
 				require.Equal(t, waiting, r.members[i].state)
 				if rng.IntN(4) == 0 {
-					r.unreachable(i)
+					r.unreachable(i, now)
 					requireBooks(t, r, now, "a node out of reach")
 				}
 			}

@@ -23,7 +23,7 @@ const (
 )
 
 // sleep is the state of a round without signatures whose quorums all need validators that
-// refuse for now.
+// refuse for now. It ends with the first valid signature.
 type sleep struct {
 	on      bool
 	since   time.Duration
@@ -40,15 +40,18 @@ type sleep struct {
 
 // rest begins or ends the sleep of the round.
 func (r *round) rest(now time.Duration) {
-	asleep := r.verified == 0 && r.stuck(now)
+	asleep := r.verified == 0 && (r.sleep.on || r.stuck(now))
 	switch {
 	case asleep && !r.sleep.on:
 		r.sleep.on, r.sleep.since, r.sleep.probeAt = true, now, now+r.limits.PollMin
 	case !asleep && r.sleep.on:
-		r.sleep.on = false
+		r.sleep.on, r.missedAt = false, now
 		for i := range r.members {
-			if m := &r.members[i]; m.state == notYet {
+			switch m := &r.members[i]; m.state {
+			case notYet:
 				m.state, m.polls = idle, 0
+			case timedOut:
+				r.retry(i)
 			}
 		}
 		r.changed()
@@ -102,7 +105,8 @@ func (r *round) probePause(now time.Duration) time.Duration {
 	return min(max((now-since)/2, r.limits.PollMin), r.limits.ProbeMax)
 }
 
-// probe picks the members to ask and marks them as asked.
+// probe picks the members to ask and marks them as asked. It picks members that timed out if there
+// are too few others.
 func (r *round) probe(now time.Duration) (picked []int) {
 	may := func(i int) bool {
 		m := &r.members[i]
@@ -110,6 +114,9 @@ func (r *round) probe(now time.Duration) (picked []int) {
 	}
 	take := func(i int) {
 		m := &r.members[i]
+		if m.state == timedOut {
+			r.retry(i)
+		}
 		m.state, m.askedAt = waiting, now
 		picked = append(picked, i)
 	}
@@ -132,12 +139,15 @@ func (r *round) probe(now time.Duration) (picked []int) {
 			take(i)
 		}
 	}
-	for _, i := range rand.Perm(len(r.members)) {
-		if len(picked) == probeSize {
-			break
-		}
-		if may(i) {
-			take(i)
+	late := func(i int) bool { return r.members[i].state == timedOut }
+	for _, may := range []func(int) bool{may, late} {
+		for _, i := range rand.Perm(len(r.members)) {
+			if len(picked) == probeSize {
+				break
+			}
+			if may(i) {
+				take(i)
+			}
 		}
 	}
 	if len(picked) > 0 {
@@ -157,6 +167,12 @@ func (r *round) searchDone(found bool) {
 // and nothing shows that it was sent.
 func (r *round) unseen(c *waiter) bool {
 	return r.sleep.on && !r.sleep.sent && r.weigh().unseen > r.set.TotalWeight-c.need
+}
+
+// waits reports whether c waits for validators to see the message. Members that have no connection
+// or that timed out may then return.
+func (r *round) waits(c *waiter, now time.Duration) bool {
+	return r.sleep.sent || c.wait > r.limits.UnseenTimeout && now < r.unseenAt(c)
 }
 
 // unseenAt returns when the round gives up for c while the message is unseen.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,8 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
 	platformnetwork "github.com/ava-labs/avalanchego/vms/platformvm/network"
+
+	"quorate/p2p"
 )
 
 // refusals of a message that validators have not seen, as real nodes put them.
@@ -183,6 +186,116 @@ func TestSentMessageIsAwaited(t *testing.T) {
 			requireFailure(t, err, CodeRefused)
 		})
 	})
+}
+
+// While a request waits for a message that validators have not seen, they may restart, lose their connections or hang.
+func TestUnseenMessageOutlastsFailures(t *testing.T) {
+	lose := func(d time.Duration, lost ...int) func(n *fakeNetwork) {
+		return func(n *fakeNetwork) {
+			n.mu.Lock()
+			for _, i := range lost {
+				n.validators[i].offline = true
+			}
+			n.mu.Unlock()
+			time.AfterFunc(d, func() {
+				for _, i := range lost {
+					n.connect(i)
+				}
+			})
+		}
+	}
+	for _, test := range []struct {
+		name     string
+		weights  []uint64
+		quorum   uint64
+		fail     func(n *fakeNetwork) // from 10 s on
+		accepted time.Duration
+		signed   time.Duration // at the latest
+	}{
+		{"a connection is lost", []uint64{1, 1, 1}, 67, lose(2*time.Second, 0), 40 * time.Second, 46 * time.Second},
+		{"a validator restarts", []uint64{1, 1, 1}, 67, lose(20*time.Second, 0), 40 * time.Second, 46 * time.Second},
+		{"all validators restart", []uint64{1, 1, 1}, 67, lose(20*time.Second, 0, 1, 2), 40 * time.Second, 46 * time.Second},
+		{"the only validator restarts", []uint64{1}, 67, lose(20*time.Second, 0), 40 * time.Second, 46 * time.Second},
+		{"a heavy validator restarts", []uint64{60, 40}, 50, lose(20*time.Second, 0), 40 * time.Second, 46 * time.Second},
+		{"a connection is lost when the others sign", []uint64{1, 1, 1}, 67, lose(3*time.Second, 0), 10 * time.Second, 18 * time.Second},
+		{"requests fail although nodes are connected", []uint64{1, 1, 1}, 67, func(n *fakeNetwork) {
+			n.everyone(func(*fakeValidator, *warp.UnsignedMessage) ([]byte, error, time.Duration, bool) {
+				return nil, p2p.ErrDisconnected, time.Second, true
+			})
+			time.AfterFunc(10*time.Second, func() { n.announce(n.validators[0].nodeIDs[0], n.validators[1].nodeIDs[0], n.validators[2].nodeIDs[0]) })
+		}, 19 * time.Second, 26 * time.Second},
+		{"a validator hangs", []uint64{1, 1, 1}, 67, func(n *fakeNetwork) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.validators[0].do = mute
+		}, 40 * time.Second, 46 * time.Second},
+		{"all validators hang", []uint64{1, 1, 1}, 67, func(n *fakeNetwork) { n.everyone(mute) }, 40 * time.Second, 46 * time.Second},
+		{"many validators hang", sameWeights(100, 1), 67, func(n *fakeNetwork) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			for _, v := range n.validators[:50] {
+				v.do = mute
+			}
+		}, 40 * time.Second, 46 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for name, req := range map[string]Request{"waitSeconds": {Wait: time.Minute}, "sent": {Sent: true}} {
+				t.Run(name, func(t *testing.T) {
+					n := unseenNetwork(t, test.weights...)
+					synctest.Test(t, func(t *testing.T) {
+						a := newTestAggregator(t, n)
+						defer a.Close()
+						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+						defer cancel()
+						req := req
+						req.Message, req.QuorumPercentage = testMessage(t, "m"), test.quorum
+						start := time.Now()
+						time.AfterFunc(10*time.Second, func() { test.fail(n) })
+						time.AfterFunc(test.accepted, func() { n.everyone(honest(5 * time.Millisecond)) })
+						r, err := a.Sign(ctx, req)
+						require.NoError(t, err)
+						requireValid(t, n, r, test.quorum)
+						require.Less(t, time.Since(start), test.signed)
+						require.Less(t, n.requests, 4*len(n.validators)+30*probeSize)
+					})
+				})
+			}
+		})
+	}
+	for _, test := range []struct {
+		name   string
+		fail   func(v *fakeValidator)
+		wait   time.Duration
+		reason Reason
+		ends   time.Duration
+	}{
+		{"a connection", func(v *fakeValidator) { v.offline = true }, 0, ReasonNotConnected, 3 * time.Second},
+		{"a connection, with waitSeconds", func(v *fakeValidator) { v.offline = true }, 20 * time.Second, ReasonNotConnected, 20 * time.Second},
+		{"an answer", func(v *fakeValidator) { v.do = mute }, 0, ReasonNoAnswer, 5 * time.Second},
+		{"an answer, with waitSeconds", func(v *fakeValidator) { v.do = mute }, 20 * time.Second, ReasonNoAnswer, 22 * time.Second},
+	} {
+		t.Run("but waits no longer for "+test.name, func(t *testing.T) {
+			n := newFakeNetwork(t, 40, 60)
+			n.validators[0].do = refuse(-4, "throttled", 5*time.Millisecond)
+			test.fail(n.validators[1])
+			synctest.Test(t, func(t *testing.T) {
+				a := newTestAggregator(t, n)
+				defer a.Close()
+				start := time.Now()
+				_, err := a.Sign(t.Context(), Request{Message: testMessage(t, "m"), Wait: test.wait})
+				failed := requireFailure(t, err, CodeQuorumNotReached)
+				require.InDelta(t, test.ends.Seconds(), time.Since(start).Seconds(), 0.5)
+				require.Equal(t, []Reason{test.reason, ReasonThrottled}, reasonsOf(failed))
+			})
+		})
+	}
+}
+
+func reasonsOf(failed *Error) (reasons []Reason) {
+	for _, s := range failed.Account.Reasons {
+		reasons = append(reasons, s.Reason)
+	}
+	return reasons
 }
 
 // One validator of four has seen the message: the others will follow.

@@ -48,7 +48,7 @@ func (f *runner) ask(round context.Context, members []int) {
 			if cut {
 				f.round.withdraw(i)
 			} else {
-				f.round.unreachable(i)
+				f.round.unreachable(i, f.now())
 			}
 			w.forget(nodes[n])
 		}
