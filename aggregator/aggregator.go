@@ -111,7 +111,7 @@ type Aggregator struct {
 	verifier  *verifier
 
 	processors int
-	awake      atomic.Int64 // rounds that do not sleep
+	awake      atomic.Int64 // rounds that do not sleep; written with mu held
 
 	// life is the context of all rounds. New creates it, Close cancels it.
 	life    context.Context //nolint:containedctx // see above
@@ -121,7 +121,7 @@ type Aggregator struct {
 	mu       sync.Mutex
 	runners  map[roundKey]*runner // guarded by mu
 	admitted admission            // guarded by mu
-	idle     chan struct{}        // guarded by mu; closed while there are no runners
+	idle     chan struct{}        // guarded by mu; closed while no round is awake
 }
 
 // roundKey identifies the requests that can share a round.
@@ -170,7 +170,7 @@ func New(o Options) (*Aggregator, error) {
 	return a, nil
 }
 
-// idleNow returns a channel that is closed while there are no rounds.
+// idleNow returns a channel that is closed while no round is awake.
 func (a *Aggregator) idleNow() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -451,9 +451,8 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		built:   make(map[uint64]*Result),
 	}
 	f.inbox.put(func(now time.Duration) { f.round.join(c, now) })
-	if len(a.runners) == 0 {
-		a.idle = make(chan struct{})
-	}
+	f.awake = true
+	a.countAwake(true)
 	a.runners[key] = f
 	a.metrics.rounds.Inc()
 	a.running.Go(func() {
@@ -495,12 +494,20 @@ func (a *Aggregator) remove(f *runner) {
 
 // close makes requests that come later start a round of their own. The caller holds a.mu.
 func (a *Aggregator) close(f *runner) {
-	if a.runners[f.key] != f {
-		return
+	if a.runners[f.key] == f {
+		delete(a.runners, f.key)
 	}
-	delete(a.runners, f.key)
-	if len(a.runners) == 0 {
-		close(a.idle)
+}
+
+// countAwake adds a round to those that share the processors, or removes one. The caller holds a.mu.
+func (a *Aggregator) countAwake(awake bool) {
+	switch {
+	case !awake:
+		if a.awake.Add(-1) == 0 {
+			close(a.idle)
+		}
+	case a.awake.Add(1) == 1:
+		a.idle = make(chan struct{})
 	}
 }
 

@@ -31,7 +31,7 @@ type runner struct {
 
 	// Owned by the goroutine of run.
 	round *round
-	awake bool               // counted in agg.awake
+	awake bool               // counted in agg.awake; set before run
 	built map[uint64]*Result // finished messages by target weight
 	// filed and filedResult are the latest arguments of file.
 	filed       finishedID
@@ -55,8 +55,7 @@ func (f *runner) now() time.Duration { return time.Since(f.start) }
 // The caller ends ctx after the round.
 func (f *runner) run(ctx context.Context) {
 	defer f.ended.Store(true)
-	f.countAwake(true)
-	defer f.countAwake(false)
+	defer f.setAwake(false)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var spare []event
@@ -87,7 +86,7 @@ func (f *runner) run(ctx context.Context) {
 		f.deliver()
 		f.round.plan.Price = f.agg.requestPrice()
 		a := f.round.next(f.now())
-		f.countAwake(!f.round.sleep.on)
+		f.setAwake(!f.round.sleep.on)
 		switch a.kind {
 		case actAsk:
 			f.ask(ctx, a.members)
@@ -113,15 +112,15 @@ func (f *runner) run(ctx context.Context) {
 	}
 }
 
-// countAwake adds the round to those that share the processors, or removes it.
-func (f *runner) countAwake(awake bool) {
-	switch {
-	case awake && !f.awake:
-		f.agg.awake.Add(1)
-	case !awake && f.awake:
-		f.agg.awake.Add(-1)
+// setAwake counts the round among those that share the processors, or no longer.
+func (f *runner) setAwake(awake bool) {
+	if awake == f.awake {
+		return
 	}
 	f.awake = awake
+	f.agg.mu.Lock()
+	defer f.agg.mu.Unlock()
+	f.agg.countAwake(awake)
 }
 
 // report calls the progress functions that are due, and returns when to call again; never

@@ -291,6 +291,47 @@ func TestUnseenMessageOutlastsFailures(t *testing.T) {
 	}
 }
 
+// Neither a round that sleeps nor one whose validators do not answer keeps signatures of other rounds from the cache.
+func TestWaitingRoundsDoNotStopVerification(t *testing.T) {
+	for name, test := range map[string]struct {
+		do     behave
+		within time.Duration
+	}{
+		"asleep":       {refuse(3, "unknown *payload.AddressedCall message", time.Millisecond), 2 * idleTime},
+		"not answered": {mute, idleTimeout + 2*idleTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newFakeNetwork(t, 25, 25, 25, 25)
+			n.everyone(test.do)
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				ctx, cancel := context.WithCancel(ctx)
+				var waiting sync.WaitGroup
+				waiting.Go(func() {
+					_, err := a.Sign(ctx, Request{Message: testMessage(t, "never sent"), Wait: time.Minute})
+					require.ErrorIs(t, err, context.Canceled)
+				})
+				time.Sleep(time.Second)
+				n.everyone(honest(time.Millisecond))
+				message := testMessage(t, "m")
+				_, err := a.Sign(ctx, Request{Message: message})
+				require.NoError(t, err)
+				n.everyone(test.do)
+				time.Sleep(test.within)
+				synctest.Wait()
+				signatures := 0
+				for _, v := range n.set().Validators {
+					if _, ok := a.verified.get(message.ID(), v); ok {
+						signatures++
+					}
+				}
+				require.GreaterOrEqual(t, signatures, 3)
+				cancel()
+				waiting.Wait()
+			})
+		})
+	}
+}
+
 func reasonsOf(failed *Error) (reasons []Reason) {
 	for _, s := range failed.Account.Reasons {
 		reasons = append(reasons, s.Reason)

@@ -22,7 +22,7 @@ type verifier struct {
 	verified *signatures
 	invalid  prometheus.Counter
 	archive  *Archive // may be nil
-	// idle returns a channel that is closed while no round runs.
+	// idle returns a channel that is closed while no round is awake.
 	idle func() <-chan struct{}
 }
 
@@ -72,7 +72,7 @@ func (v *verifier) keep(f *runner) {
 }
 
 // run verifies the signatures that finished rounds left, until ctx ends. It works in short
-// pieces while no round runs, because only later requests profit from it.
+// pieces while no round is awake, because only later requests profit from it.
 func (v *verifier) run(ctx context.Context) {
 	var pause <-chan struct{} // that was long enough
 	var ok bool
@@ -99,26 +99,28 @@ func (v *verifier) run(ctx context.Context) {
 const (
 	// verifyPiece is how many signatures are verified without a pause: about 6 ms.
 	verifyPiece = 128
-	// idleTime is how long there must have been no round before a piece is verified.
+	// idleTime is how long no round must have been awake before a piece is verified.
 	idleTime = 10 * time.Millisecond
 	// idleTimeout is how long a piece waits for such a pause.
 	idleTimeout = 2 * time.Second
 )
 
-// awaitIdle waits until there was no round for idleTime, so that consecutive requests do not
-// wait for a verification. After idleTimeout it accepts any moment without a round. It
-// returns the pause, and returns at once if last is a pause that still lasts. It returns
-// false if ctx ends.
+// awaitIdle waits until no round was awake for idleTime, so that consecutive requests do not
+// wait for a verification. It returns the pause, and returns at once if last is a pause that
+// still lasts. After idleTimeout it returns in any case, so that a piece is verified now and
+// then however many rounds there are. It returns false if ctx ends.
 func (v *verifier) awaitIdle(ctx context.Context, last <-chan struct{}) (pause <-chan struct{}, ok bool) {
-	deadline := time.Now().Add(idleTimeout)
+	deadline := time.After(idleTimeout)
 	for {
 		idle := v.idle()
 		select {
 		case <-ctx.Done():
 			return nil, false
+		case <-deadline:
+			return nil, true
 		case <-idle:
 		}
-		if idle == last || !time.Now().Before(deadline) {
+		if idle == last {
 			return idle, true
 		}
 		select {
