@@ -60,6 +60,7 @@ type fakeNetwork struct {
 	height     uint64
 	epoch      uint64
 	avoid      map[int]struct{}
+	down       []ids.NodeID // nodes without a connection, of validators that have others
 	onConnect  map[int]func(ids.NodeID)
 	nextHook   int
 	requests   int
@@ -176,7 +177,7 @@ func (n *fakeNetwork) Connected(nodeID ids.NodeID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	v := n.by(nodeID)
-	return v != nil && !v.offline
+	return v != nil && !v.offline && !slices.Contains(n.down, nodeID)
 }
 
 func (n *fakeNetwork) OnConnect(f func(ids.NodeID)) (stop func()) {
@@ -236,7 +237,7 @@ func (n *fakeNetwork) Request(ctx context.Context, chainID ids.ID, nodes []ids.N
 	n.late = 0
 	for _, nodeID := range nodes {
 		v := n.by(nodeID)
-		if v == nil || v.offline {
+		if v == nil || v.offline || slices.Contains(n.down, nodeID) {
 			continue
 		}
 		n.requests++

@@ -106,7 +106,7 @@ type member struct {
 	author    int  // index into NodeIDs of the node that sent signature
 	tried     int  // how many of its nodes have failed in this round
 	online    bool // at least one of its nodes is believed to be connected
-	down      int  // requests that found a node of it disconnected since one connected
+	down      int  // requests that found a node of it disconnected since one connected or answered
 	polls     int  // how often it answered "not accepted yet"
 	expect    expectation
 	askedAt   time.Duration
@@ -234,10 +234,16 @@ func (r *round) reopen(c *waiter) bool {
 	return found
 }
 
-// retry makes a member a candidate again whose nodes have failed.
+// retry makes a member a candidate again that refused for now or has failed, at the next node of its key. If the member
+// refused for now, it stays with its node if others have failed.
 func (r *round) retry(i int) {
 	m := &r.members[i]
+	if m.state == notYet && m.tried > 0 {
+		m.state = idle
+		return
+	}
 	m.state, m.tried = idle, 0
+	m.node = (m.node + 1) % len(r.set.Validators[i].NodeIDs)
 }
 
 // charge divides requests that were sent to validators among the waiters.
@@ -378,6 +384,7 @@ func (r *round) failed(nodeID ids.NodeID, state memberState, refusal *common.App
 		r.lost(i, now)
 		return
 	}
+	m.down = 0
 	if state == refused {
 		m.refusal = refusal
 		if !definite(r.source, refusal) {
@@ -405,13 +412,19 @@ func (r *round) nextNode(i int) {
 	}
 }
 
-// unreachable takes back a request that could not be handed to the network.
-func (r *round) unreachable(i int, now time.Duration) {
+// unreachable takes back a request that could not be handed to the network. It reports whether to send it to the next
+// node of the key.
+func (r *round) unreachable(i int, now time.Duration) (again bool) {
 	m := &r.members[i]
-	if m.state == waiting {
-		r.changed()
-		r.lost(i, now)
+	if m.state != waiting {
+		return false
 	}
+	r.changed()
+	r.lost(i, now)
+	if m.online {
+		m.state = waiting
+	}
+	return m.online
 }
 
 // withdraw takes back a request that was not sent in time, or before the last caller left.
@@ -589,7 +602,7 @@ func (r *round) expire(now time.Duration) {
 				r.dueAt = min(r.dueAt, m.retryAt)
 				continue
 			}
-			m.state = idle
+			r.retry(i)
 			r.changedSoon(now)
 		}
 	}

@@ -181,7 +181,9 @@ func decide(t *testing.T, r *round, rng *rand.Rand, now time.Duration) {
 			for _, i := range a.members {
 				require.Equal(t, waiting, r.members[i].state)
 				if rng.IntN(4) == 0 {
-					r.unreachable(i, now)
+					for again := true; again; {
+						again = r.unreachable(i, now) && rng.IntN(2) == 0
+					}
 					requireBooks(t, r, now, "a node out of reach")
 				}
 			}

@@ -47,11 +47,9 @@ func (r *round) rest(now time.Duration) {
 	case !asleep && r.sleep.on:
 		r.sleep.on, r.missedAt = false, now
 		for i := range r.members {
-			switch m := &r.members[i]; m.state {
-			case notYet:
-				m.state, m.polls = idle, 0
-			case timedOut:
+			if m := &r.members[i]; m.state == notYet || m.state == timedOut {
 				r.retry(i)
+				m.polls = 0
 			}
 		}
 		r.changed()
@@ -114,7 +112,7 @@ func (r *round) probe(now time.Duration) (picked []int) {
 	}
 	take := func(i int) {
 		m := &r.members[i]
-		if m.state == timedOut {
+		if m.state != idle {
 			r.retry(i)
 		}
 		m.state, m.askedAt = waiting, now

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/snow/engine/common"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
@@ -286,6 +288,58 @@ func TestUnseenMessageOutlastsFailures(t *testing.T) {
 				failed := requireFailure(t, err, CodeQuorumNotReached)
 				require.InDelta(t, test.ends.Seconds(), time.Since(start).Seconds(), 0.5)
 				require.Equal(t, []Reason{test.reason, ReasonThrottled}, reasonsOf(failed))
+			})
+		})
+	}
+}
+
+// Several nodes have the same key. One that lags does not hide another one that has seen the message.
+func TestLaggingNodeDoesNotHideAnother(t *testing.T) {
+	nodes := []ids.NodeID{{7, 1}, {7, 2}, {7, 3}}
+	const seen = 5 * time.Second
+	lag := refuse(3, "unknown *payload.AddressedCall message", 5*time.Millisecond)
+	for _, test := range []struct {
+		name   string
+		others uint64 // weight of a validator that signs
+		nodes  []behave
+		down   []ids.NodeID  // nodes without a connection
+		signed time.Duration // at the latest
+	}{
+		{"while the round sleeps", 0, []behave{lag, honest(time.Millisecond)}, nil, time.Second},
+		{"while it is awake", 50, []behave{lag, honest(time.Millisecond)}, nil, time.Second},
+		{"after two that lag", 50, []behave{lag, lag, honest(time.Millisecond)}, nil, time.Second},
+		{"after one that is disconnected", 50, []behave{lag, nil, honest(time.Millisecond)}, nodes[1:2], time.Second},
+		{"of which one is disconnected, the other accepts the message", 0, []behave{nil, nil}, nodes[1:2], seen + 3*time.Second},
+		{"of which two are disconnected, the third accepts the message", 50, []behave{nil, nil, nil}, nodes[1:], seen + 4*time.Second},
+		{"of which one refuses for good, the other accepts the message", 50, []behave{refuse(-2, "no", 0), nil}, nil, seen + 4*time.Second},
+		{"of which one does not answer, the other accepts the message", 50, []behave{nil, mute}, nil, seen + 10*time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := newFakeNetwork(t, 60)
+			if test.others > 0 {
+				n = newFakeNetwork(t, 60, test.others)
+			}
+			v := n.validators[0]
+			v.nodeIDs = nodes[:len(test.nodes)]
+			n.down = test.down
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				start := time.Now()
+				v.takeOver = func(nodeID ids.NodeID, m *warp.UnsignedMessage, deliver func(p2p.Answer)) {
+					do := test.nodes[slices.Index(v.nodeIDs, nodeID)]
+					if do == nil {
+						do = lag
+						if time.Since(start) >= seen {
+							do = honest(time.Millisecond)
+						}
+					}
+					if b, err, after, ok := do(v, m); ok {
+						time.AfterFunc(after, func() { deliver(p2p.Answer{NodeID: nodeID, Bytes: b, Err: err, Elapsed: after}) })
+					}
+				}
+				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: time.Minute})
+				require.NoError(t, err)
+				requireValid(t, n, r, 67)
+				require.Less(t, time.Since(start), test.signed)
 			})
 		})
 	}

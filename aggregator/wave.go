@@ -16,7 +16,7 @@ import (
 	"quorate/p2p"
 )
 
-// ask sends one request to the node of each member, until round ends.
+// ask sends one request to a connected node of each member, until round ends.
 func (f *runner) ask(round context.Context, members []int) {
 	nodes := make([]ids.NodeID, len(members))
 	for n, i := range members {
@@ -36,6 +36,7 @@ func (f *runner) ask(round context.Context, members []int) {
 	cut := ctx.Err() != nil
 	f.agg.metrics.asked.Add(float64(len(sent)))
 	f.round.charge(len(sent))
+	var again []int // members whose next node is to be asked
 	if len(sent) < len(nodes) {
 		ok := make(map[ids.NodeID]struct{}, len(sent))
 		for _, nodeID := range sent {
@@ -47,13 +48,16 @@ func (f *runner) ask(round context.Context, members []int) {
 			}
 			if cut {
 				f.round.withdraw(i)
-			} else {
-				f.round.unreachable(i, f.now())
+			} else if f.round.unreachable(i, f.now()) {
+				again = append(again, i)
 			}
 			w.forget(nodes[n])
 		}
 	}
 	context.AfterFunc(ctx, func() { w.expire(ctx) })
+	if len(again) > 0 {
+		f.ask(round, again)
+	}
 }
 
 // wave is one fan-out and the nodes that have not answered yet.
