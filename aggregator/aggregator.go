@@ -449,6 +449,8 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		start:   time.Now(),
 		inbox:   inbox{signal: make(chan struct{}, 1)},
 		built:   make(map[uint64]*Result),
+		// A round that ends sooner reports nothing.
+		reported: reported{checkAt: ProgressInterval},
 	}
 	f.inbox.put(func(now time.Duration) { f.round.join(c, now) })
 	f.awake = true

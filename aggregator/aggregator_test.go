@@ -374,8 +374,42 @@ func TestProgressIsReported(t *testing.T) {
 			reports = append(reports, account)
 		}})
 		require.NoError(t, err)
-		require.InDelta(t, 20, len(reports), 3, "one report in 20 ms")
-		require.Equal(t, uint64(75), reports[len(reports)-1].UnprovenWeight)
+		require.Len(t, reports, 4, "one report of each change")
+		for i, report := range reports {
+			require.Equal(t, uint64(25*i), report.UnprovenWeight)
+		}
+	})
+}
+
+// Waiters that share a round get the same reports with their own quorums, at most one in 20 ms, and one in a second while
+// nothing changes.
+func TestProgressIsSharedByWaiters(t *testing.T) {
+	n := unseenNetwork(t, sameWeights(100, 1)...)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		message := testMessage(t, "m")
+		quorums := []uint64{67, 67, 80, 100}
+		reports := make([][]Account, len(quorums))
+		var last time.Time
+		var waiters sync.WaitGroup
+		for i, quorum := range quorums {
+			waiters.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second)
+				_, err := a.Sign(ctx, Request{Message: message, QuorumPercentage: quorum, Wait: 10 * time.Second, Progress: func(account Account) {
+					requireAddsUp(t, account)
+					require.Equal(t, quorum, account.TargetWeight)
+					if i == 0 {
+						require.GreaterOrEqual(t, time.Since(last), ProgressInterval)
+						last = time.Now()
+					}
+					reports[i] = append(reports[i], account)
+				}})
+				requireFailure(t, err, CodeNotSeen)
+			})
+		}
+		waiters.Wait()
+		for i := range quorums {
+			require.InDelta(t, 10, len(reports[i]), 3)
+		}
 	})
 }
 

@@ -41,8 +41,9 @@ type Request struct {
 	// Ahead says that no client has asked for the message yet. Only metrics tell such requests from others.
 	Ahead bool
 	// Progress, if not nil, is called with the round's account while it is
-	// under way, at most every ProgressInterval and never after Sign returned.
-	// It must not block.
+	// under way, when the account has changed or a second has passed, but at most
+	// every ProgressInterval and never after Sign returned. It must not block. The
+	// slices of the account are shared and must not be changed.
 	Progress func(Account)
 }
 
@@ -55,6 +56,10 @@ func (r *Request) origin() Origin {
 
 // ProgressInterval is the least time between two reports of progress.
 const ProgressInterval = 20 * time.Millisecond
+
+// progressRepeat is the time after which progress is reported although nothing has changed, so that
+// an event stream does not look dead.
+const progressRepeat = time.Second
 
 // Result is a signed message that was verified against the set it names.
 type Result struct {

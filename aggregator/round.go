@@ -128,8 +128,8 @@ type waiter struct {
 	wait        time.Duration // for a message that validators have not seen
 	sent        bool          // knows that the message was sent
 	progress    func(Account) // may be nil
-	reportedAt  time.Duration
-	requests    float64 // its share of the requests to validators
+	reported    bool          // progress was called
+	requests    float64       // its share of the requests to validators
 	outcome     chan<- outcome
 }
 

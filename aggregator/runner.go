@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -37,9 +38,16 @@ type runner struct {
 	filed       finishedID
 	filedResult *Result
 	watched     watched
+	reported    reported
 	due         []delivery // outcomes that answer has queued
 	// cachedWeight is the verified weight at the last call of cacheVerified.
 	cachedWeight uint64
+}
+
+// reported is the latest report of progress.
+type reported struct {
+	account         Account       // of no waiter: it has no target
+	madeAt, checkAt time.Duration // checkAt is when to look for changes again, at the earliest
 }
 
 // delivery is an outcome on its way to its waiter.
@@ -123,21 +131,31 @@ func (f *runner) setAwake(awake bool) {
 	f.agg.countAwake(awake)
 }
 
-// report calls the progress functions that are due, and returns when to call again; never
-// if there are none.
+// report calls the progress functions if the account of the round has changed or progressRepeat has
+// passed, and those of new waiters. It returns when to call it again if nothing else happens before; never
+// if there are no progress functions.
 func (f *runner) report(now time.Duration) time.Duration {
-	again := never
-	for _, c := range f.round.waiters {
-		if c.progress == nil {
-			continue
-		}
-		if now-c.reportedAt >= ProgressInterval {
-			c.reportedAt = now
-			c.progress(f.round.account(c.need))
-		}
-		again = min(again, c.reportedAt+ProgressInterval)
+	if !slices.ContainsFunc(f.round.waiters, func(c *waiter) bool { return c.progress != nil }) {
+		return never
 	}
-	return again
+	r := &f.reported
+	if now < r.checkAt {
+		return r.checkAt
+	}
+	r.checkAt = now + ProgressInterval
+	account := f.round.account(0)
+	due := now >= r.madeAt+progressRepeat || !reflect.DeepEqual(account, r.account)
+	if due {
+		r.account, r.madeAt = account, now
+	}
+	for _, c := range f.round.waiters {
+		if c.progress != nil && (due || !c.reported) {
+			c.reported = true
+			account.TargetWeight = c.need
+			c.progress(account)
+		}
+	}
+	return r.madeAt + progressRepeat
 }
 
 // abandon ends the round because the service is stopping.
