@@ -168,7 +168,8 @@ var (
 	// Facts about contracts of EVM chains that nodes and metadata servers report: p
 	// is network ID, blockchain and contract.
 
-	// FamilyEVMAsked holds what contracts say they are: k is empty. See package
+	// FamilyEVMAsked holds what contracts say they are: k is empty. With the byte 1 as k,
+	// it holds the time since when a contract follows no standard. See package
 	// index/evm/contracts, for the next, too.
 	FamilyEVMAsked = family(56, "evm_asked")
 	// FamilyEVMTokenURI holds where the metadata of tokens are: k is standard and

@@ -24,7 +24,8 @@ func encodeContract(c *contract) []byte {
 	return w.B
 }
 
-func decodeContract(address common.Address, b []byte) (contract, error) {
+// decodeContract decodes the rows of a contract. The second one is nil if an earlier version wrote the first.
+func decodeContract(address common.Address, b, since []byte) (contract, error) {
 	r := row.Read(b)
 	c := contract{exists: true, asked: r.Time(), Contract: evm.Contract{Address: address}}
 	c.Standard = chain.Standard(r.Byte())
@@ -34,8 +35,19 @@ func decodeContract(address common.Address, b []byte) (contract, error) {
 		d := uint8(n - 1)
 		c.Decimals = &d
 	}
-	c.Name, c.Symbol = string(r.Bytes()), string(r.Bytes())
+	c.Name, c.Symbol, c.since = string(r.Bytes()), string(r.Bytes()), c.asked
+	if err := r.End(); err != nil || since == nil {
+		return c, err
+	}
+	r = row.Read(since)
+	c.since = r.Time()
 	return c, r.End()
+}
+
+func encodeSince(c *contract) []byte {
+	w := row.New(8)
+	w.Time(c.since)
+	return w.B
 }
 
 func encodeURI(u *uri) []byte {

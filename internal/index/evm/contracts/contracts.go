@@ -16,6 +16,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/internal/bounded"
+	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 	"quorate/internal/store"
@@ -53,11 +54,24 @@ type contract struct {
 	evm.Contract
 	exists bool
 	asked  time.Time
+	// since is the time of the first of the results in a row that the contract follows no standard.
+	since time.Time
+}
+
+// fresh returns the time after which the contract is called again. One that follows no standard may be a proxy that is
+// not initialised yet. The older this result is, the less often it is checked.
+func (c *contract) fresh() time.Duration {
+	if c.Standard != chain.Unknown {
+		return fresh
+	}
+	return min(max(c.asked.Sub(c.since), unknownFor), fresh)
 }
 
 const (
 	// fresh is the time after which a result is requested again. If that fails, the old result is used.
 	fresh = 24 * time.Hour
+	// unknownFor is how long the first result that a contract follows no standard is used.
+	unknownFor = 10 * time.Minute
 	// absentFor is how long the result "no contract" is cached.
 	absentFor = 10 * time.Second
 	// mostCached is the number of contracts, and of URIs, cached in memory. roomy is the number of chains that may each
@@ -88,7 +102,7 @@ func New(o Options) *Book {
 			if !c.exists {
 				return absentFor
 			}
-			return lifeOf(c.asked, fresh)
+			return lifeOf(c.asked, c.fresh())
 		},
 	})
 	b.uris = bounded.New(bounded.Options[tokenKey, uri]{
@@ -169,13 +183,19 @@ func (b *Book) contractKey(address common.Address) store.PK {
 	return store.PK{P: append(slices.Clip(b.partition), address[:]...)}
 }
 
+// sinceKey returns the key of the row with contract.since, apart from the contract's row because versions without it
+// share the store during an update.
+func (b *Book) sinceKey(address common.Address) store.PK {
+	return store.PK{P: append(slices.Clip(b.partition), address[:]...), K: []byte{1}}
+}
+
 // loadContracts reads contracts from the store, and calls the node for missing and stale ones.
 func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (map[common.Address]contract, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	keys := make([]store.PK, len(addresses))
+	keys := make([]store.PK, 2*len(addresses))
 	for i, address := range addresses {
-		keys[i] = b.contractKey(address)
+		keys[i], keys[len(addresses)+i] = b.contractKey(address), b.sinceKey(address)
 	}
 	rows, err := b.store.Get(ctx, store.FamilyEVMAsked, keys)
 	if err != nil {
@@ -183,14 +203,14 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 	}
 	known := make(map[common.Address]contract, len(addresses))
 	var ask []common.Address
-	for i, row := range rows {
-		if row != nil {
-			c, err := decodeContract(addresses[i], row)
+	for i := range addresses {
+		if rows[i] != nil {
+			c, err := decodeContract(addresses[i], rows[i], rows[len(addresses)+i])
 			if err != nil {
 				return nil, err
 			}
 			known[addresses[i]] = c // used if the call fails
-			if time.Since(c.asked) < fresh {
+			if time.Since(c.asked) < c.fresh() {
 				continue
 			}
 		}
@@ -200,9 +220,16 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 	var batch store.Batch
 	batch.NoSync = true // can be fetched again
 	for i, c := range asked {
+		c.since = c.asked
+		if before := known[ask[i]]; before.exists && before.Standard == chain.Unknown {
+			c.since = before.since
+		}
 		known[ask[i]] = c
 		if c.exists {
-			batch.Put(store.FamilyEVMAsked, keys[slices.Index(addresses, ask[i])], encodeContract(&c))
+			batch.Put(store.FamilyEVMAsked, b.contractKey(ask[i]), encodeContract(&c))
+		}
+		if c.exists && c.Standard == chain.Unknown {
+			batch.Put(store.FamilyEVMAsked, b.sinceKey(ask[i]), encodeSince(&c))
 		}
 	}
 	if failure == nil {

@@ -222,26 +222,81 @@ func TestContractsAreSavedBeforeAFailure(t *testing.T) {
 func TestAnswersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, s := newFake(), store.NewMemory()
-		one := []common.Address{address(4)}
+		one := []common.Address{address(1)}
 		_, err := newBook(t, n, s).Contracts(t.Context(), one)
 		require.NoError(t, err)
-		n.contracts[address(4)] = n.contracts[address(1)]
+		n.contracts[address(1)] = n.contracts[address(2)]
 
 		time.Sleep(23 * time.Hour)
 		got, err := newBook(t, n, s).Contracts(t.Context(), one)
 		require.NoError(t, err)
-		require.Equal(t, chain.Unknown, got[0].Standard)
+		require.Equal(t, chain.ERC20, got[0].Standard)
 
 		time.Sleep(2 * time.Hour)
 		n.away = node.ErrUnavailable
 		got, err = newBook(t, n, s).Contracts(t.Context(), one)
 		require.NoError(t, err)
-		require.Equal(t, chain.Unknown, got[0].Standard)
+		require.Equal(t, chain.ERC20, got[0].Standard)
 
 		n.away = nil
 		got, err = newBook(t, n, s).Contracts(t.Context(), one)
 		require.NoError(t, err)
-		require.Equal(t, chain.ERC20, got[0].Standard)
+		require.Equal(t, chain.ERC721, got[0].Standard)
+	})
+}
+
+// TestUninitialised calls a contract that follows no standard yet before the contract is initialised. The result lasts
+// 10 minutes at first, in memory and in the store, and longer while it stays the same.
+func TestUninitialised(t *testing.T) {
+	for name, again := range map[string]bool{"in memory": false, "in the store": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, s := newFake(), store.NewMemory()
+				book := newBook(t, n, s)
+				look := func() chain.Standard {
+					if again {
+						book.Close()
+						book = newBook(t, n, s)
+					}
+					got, err := book.Contracts(t.Context(), []common.Address{address(4)})
+					require.NoError(t, err)
+					return got[0].Standard
+				}
+				require.Equal(t, chain.Unknown, look())
+				time.Sleep(9 * time.Minute)
+				require.Equal(t, chain.Unknown, look())
+				require.Equal(t, questions, n.asked)
+				n.contracts[address(4)] = n.contracts[address(1)]
+				time.Sleep(2 * time.Minute)
+				require.Equal(t, chain.ERC20, look())
+
+				time.Sleep(24 * time.Hour)
+				n.contracts[address(4)], n.asked = nil, 0
+				for range 3 * 24 * 6 {
+					time.Sleep(10 * time.Minute)
+					require.Equal(t, chain.Unknown, look())
+				}
+				require.True(t, n.asked > 8*questions && n.asked < 14*questions, "called %d times in three days", n.asked/questions)
+				book.Close()
+			})
+		})
+	}
+}
+
+// TestRowsOfEarlierVersions has a contract without a standard of an earlier version, which called it once a day.
+func TestRowsOfEarlierVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newFake(), store.NewMemory()
+		var batch store.Batch
+		old := newBook(t, n, s)
+		batch.Put(store.FamilyEVMAsked, old.contractKey(address(4)), encodeContract(&contract{asked: time.Now().Add(-12 * time.Hour)}))
+		require.NoError(t, s.Commit(t.Context(), &batch))
+		for range 3 {
+			_, err := newBook(t, n, s).Contracts(t.Context(), []common.Address{address(4)})
+			require.NoError(t, err)
+			require.Equal(t, questions, n.asked)
+			time.Sleep(5 * time.Hour)
+		}
 	})
 }
 
@@ -437,10 +492,13 @@ func TestGasIsBounded(t *testing.T) {
 func FuzzRows(f *testing.F) {
 	f.Add([]byte{row.Version, 1, 2, 3, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if c, err := decodeContract(address(1), b); err != nil {
+		if c, err := decodeContract(address(1), b, nil); err != nil {
 			require.ErrorIs(t, err, store.ErrCorrupt)
-		} else if again, err := decodeContract(address(1), encodeContract(&c)); err != nil || again.Contract.Name != c.Contract.Name {
+		} else if again, err := decodeContract(address(1), encodeContract(&c), encodeSince(&c)); err != nil || again.Contract.Name != c.Contract.Name {
 			t.Errorf("got %v, %v, want %v", again, err, c)
+		}
+		if _, err := decodeContract(address(1), encodeContract(&contract{}), b); err != nil {
+			require.ErrorIs(t, err, store.ErrCorrupt)
 		}
 		_, _ = decodeURI(b)
 		dynamic(node.EVMReturn{Data: b})
