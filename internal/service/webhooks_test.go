@@ -56,7 +56,7 @@ type tokenNode struct {
 }
 
 func (n *tokenNode) HaveCode(_ context.Context, addresses []common.Address) ([]bool, error) {
-	return slices.Repeat([]bool{n.err != nil || !time.Now().Before(n.end)}, len(addresses)), nil
+	return slices.Repeat([]bool{n.err != nil || !time.Now().Before(n.end)}, len(addresses)), nil //nolint:nilerr // the calls fail
 }
 
 func (n *tokenNode) Calls(_ context.Context, _ *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {

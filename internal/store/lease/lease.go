@@ -91,7 +91,7 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 	for {
 		t, alive, err := l.acquire(ctx, name)
 		if err != nil {
-			return nil //nolint:nilerr // ctx has ended
+			return nil // ctx has ended
 		}
 		l.note(name, true)
 		l.log.Info("lease taken", slog.String("lease", name), slog.Uint64("term", t.at.Epoch))
@@ -101,7 +101,7 @@ func (l *Leases) Hold(ctx context.Context, name string, work func(ctx context.Co
 		case !lost:
 			return err
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // as requested
+			return nil // as requested
 		}
 		l.log.Warn("lease lost; requesting it again", slog.String("lease", name), slog.Any("error", err))
 		select { // pause, so that work that fails at once does not spin
