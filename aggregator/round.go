@@ -542,7 +542,7 @@ func (r *round) possible(c *waiter, now time.Duration) uint64 {
 // grace returns the end of c's grace period for members without a connection.
 func (r *round) grace(c *waiter, now time.Duration) time.Duration {
 	since := c.joinedAt
-	if r.waits(c, now) {
+	if r.sleep.since > 0 && r.waits(c, now) {
 		since = max(since, r.missedAt)
 	}
 	return since + r.limits.ConnectGrace

@@ -293,6 +293,25 @@ func TestUnseenMessageOutlastsFailures(t *testing.T) {
 	}
 }
 
+// A validator that connects again and again does not prolong a request that waits for no unseen message: others have signed.
+func TestLostConnectionsOfSeenMessage(t *testing.T) {
+	n := newFakeNetwork(t, 50, 10, 40)
+	n.validators[1].do = func(*fakeValidator, *warp.UnsignedMessage) ([]byte, error, time.Duration, bool) {
+		return nil, p2p.ErrDisconnected, time.Millisecond, true
+	}
+	n.validators[2].offline = true
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		start := time.Now()
+		for i := range 10 {
+			time.AfterFunc(time.Duration(i)*2*time.Second, func() { n.announce(n.validators[1].nodeIDs...) })
+		}
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: 30 * time.Second})
+		requireFailure(t, err, CodeQuorumNotReached)
+		require.Less(t, time.Since(start), 4*time.Second)
+		time.Sleep(20 * time.Second)
+	})
+}
+
 // Several nodes have the same key. One that lags does not hide another one that has seen the message.
 func TestLaggingNodeDoesNotHideAnother(t *testing.T) {
 	nodes := []ids.NodeID{{7, 1}, {7, 2}, {7, 3}}
