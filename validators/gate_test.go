@@ -238,3 +238,28 @@ func TestAttackUnknownKeys(t *testing.T) {
 	r.subnetOf.refusals.Trim()
 	require.LessOrEqual(t, r.subnetOf.refusals.Len(), cacheSize)
 }
+
+// A caller whose turn does not come while nodes are slow gets the last set at the proposed height.
+func TestFullGateGivesTheLastSet(t *testing.T) {
+	c := newChain(t)
+	synctest.Test(t, func(t *testing.T) {
+		n := clientOf(t)
+		r := NewResolver(c, Options{Enter: n.Enter})
+		following(t, r, func(ctx context.Context) {
+			before, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+			require.NoError(t, err)
+			c.change(func() { c.err = node.ErrUnavailable })
+			time.Sleep(10*time.Second + time.Millisecond)
+			c.change(func() { c.err, c.height = nil, 11 })
+			ctx = client(ctx, "one")
+			for range 24 {
+				_, leave, err := n.Enter(ctx, 1)
+				require.NoError(t, err)
+				defer leave()
+			}
+			s, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+			require.NoError(t, err)
+			require.Same(t, before, s)
+		})
+	})
+}

@@ -252,7 +252,7 @@ func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, erro
 	asking, stop := context.WithTimeout(ctx, lastAfter)
 	defer stop()
 	s, err := r.concrete(asking, setID{subnetID, height})
-	if ctx.Err() == nil && (errors.Is(err, node.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)) {
+	if ctx.Err() == nil && (errors.Is(err, node.ErrUnavailable) || errors.Is(err, node.ErrBusy) || errors.Is(err, context.DeadlineExceeded)) {
 		return last, nil
 	}
 	return s, err
