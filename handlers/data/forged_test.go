@@ -29,6 +29,8 @@ func forged(id ids.ID) []ids.ID {
 
 // TestForgedIDsAreUnknown asks each operation that takes an ID for one that differs from an
 // existing ID in its last bytes.
+//
+//test:plain
 func TestForgedIDsAreUnknown(t *testing.T) {
 	r := newIndexed(t, store.NewMemory())
 	funds := makes(ids.ID{1}, "BaseTx", chain.Output{Amount: 100, DestinationID: xID}, chain.Output{Amount: 100, DestinationID: xID}, chain.Output{Amount: 100, DestinationID: xID})

@@ -43,6 +43,8 @@ func (a *archived) moved() map[ids.ID]*moved {
 }
 
 // TestTransactionAnswers compares each transaction's outputs and amounts with those that the generator made.
+//
+//test:plain
 func TestTransactionAnswers(t *testing.T) {
 	a := simulatedArchive()
 	h := surface(t, map[string]data.Network{"fuji": a.network()}, compat.Auto)

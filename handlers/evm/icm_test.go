@@ -401,6 +401,8 @@ func icmPages(t testing.TB, h http.Handler, path string, size int) []map[string]
 
 // TestICMLifecycles compares all lists of random histories with what happened: with both chains indexed in any order,
 // and with one of them.
+//
+//test:plain
 func TestICMLifecycles(t *testing.T) {
 	for seed := range uint64(3) {
 		history := newICMHistory(t, seed, 80)
@@ -654,6 +656,8 @@ func (l longList) ICMMessages(_ context.Context, messageIDs []common.Hash) ([]ev
 }
 
 // TestICMPagesEndShort lists messages that a filter excludes, and large messages.
+//
+//test:plain
 func TestICMPagesEndShort(t *testing.T) {
 	read := new(atomic.Int64)
 	get := func(l longList, query string) (messages []string, next string) {

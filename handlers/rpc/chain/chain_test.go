@@ -275,6 +275,7 @@ func (w *world) inner(t testing.TB, c history.Chain) (all [][]byte) {
 	return all
 }
 
+//test:plain
 func TestBlocksAndTransactions(t *testing.T) {
 	for _, early := range []int{0, 60} {
 		t.Run(strconv.Itoa(early), func(t *testing.T) { testBlocksAndTransactions(t, newWorld(t, 700, early)) })

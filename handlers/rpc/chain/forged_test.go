@@ -42,6 +42,8 @@ func forged(id ids.ID) []ids.ID {
 // TestForgedIDsAreUnknown asks each method that takes an ID for one that differs from an
 // existing ID in its last bytes: before and after the existing ID is asked for, so that no
 // cache answers either.
+//
+//test:plain
 func TestForgedIDsAreUnknown(t *testing.T) {
 	w := newWorld(t, 400, 30)
 	parser, err := xchain.NewParser()

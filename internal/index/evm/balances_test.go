@@ -153,6 +153,8 @@ func TestSums(t *testing.T) {
 }
 
 // TestBalancesOfRandomHistories compares the balances of all wallets after all blocks with a replay.
+//
+//test:plain
 func TestBalancesOfRandomHistories(t *testing.T) {
 	for seed := range uint64(5) {
 		p := newPast(seed, pastOptions{blocks: 100})

@@ -369,6 +369,8 @@ func TestStateOfRandomBlocks(t *testing.T) {
 
 // TestStateIsWhole changes each value of the database in turn, among them the weights of validators. The hash changes,
 // except for what a State leaves out.
+//
+//test:plain
 func TestStateIsWhole(t *testing.T) {
 	r := record(t)
 	e := newRunner(t, r.NetworkID, r.StartTime, upgrade.GetConfig(r.NetworkID), nil)

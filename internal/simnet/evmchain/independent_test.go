@@ -149,6 +149,8 @@ func chain(t *testing.T, o Options) (*Generator, []*Block) {
 
 // TestBlocksFitTogether reads blocks with the types of libevm, and compares hashes, senders and
 // blooms.
+//
+//test:plain
 func TestBlocksFitTogether(t *testing.T) {
 	for name, o := range map[string]Options{"C-Chain": {Seed: 1, Txs: 4000}, "L1": {Seed: 2, Txs: 1000, L1: true, ChainID: 99001}} {
 		t.Run(name, func(t *testing.T) {
@@ -520,6 +522,8 @@ func (r *replay) tokens(contract common.Address, standard evm.Standard) (all []T
 }
 
 // TestTruthIsWhatBlocksSay replays blocks, and compares with the generator at some of them.
+//
+//test:plain
 func TestTruthIsWhatBlocksSay(t *testing.T) {
 	g, blocks := chain(t, Options{Seed: 3, Txs: 5000, Record: true})
 	truth := g.Truth()

@@ -138,6 +138,8 @@ func (p *past) read(t testing.TB) (all []*ledger.Block) {
 }
 
 // TestBlocksMatchTruth decodes the blocks and compares all outputs with the generator's.
+//
+//test:plain
 func TestBlocksMatchTruth(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
