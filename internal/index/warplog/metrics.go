@@ -2,14 +2,13 @@ package warplog
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are those of one followed chain.
 type Metrics struct {
-	lag           *lag
+	lag           *prometheus.GaugeVec // of one gauge, without it while the lag is unknown
 	late, skipped prometheus.Counter
 }
 
@@ -22,7 +21,10 @@ func NewMetrics(r prometheus.Registerer, chain string) (*Metrics, error) {
 func newMetrics(chain string) *Metrics {
 	labels := prometheus.Labels{"chain": chain}
 	return &Metrics{
-		lag: &lag{desc: prometheus.NewDesc("quorate_warp_logs_lag_blocks", "Blocks of an EVM chain whose Warp messages have not been read; nothing while its height is unknown or another process reads them.", nil, labels)},
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "quorate_warp_logs_lag_blocks", ConstLabels: labels,
+			Help: "Blocks of an EVM chain whose Warp messages have not been read; nothing while its height is unknown or another process reads them.",
+		}, nil),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_warp_logs_late_messages_total", ConstLabels: labels,
 			Help: "Warp messages that a node left out when their block was first read.",
@@ -31,25 +33,5 @@ func newMetrics(chain string) *Metrics {
 			Name: "quorate_warp_logs_skipped_blocks_total", ConstLabels: labels,
 			Help: "Blocks that were not read at the start because no node has them.",
 		}),
-	}
-}
-
-// lag collects how many blocks have not been read, if that is known. It is safe for concurrent use.
-type lag struct {
-	desc   *prometheus.Desc
-	blocks atomic.Pointer[uint64] // nil if unknown
-}
-
-func (l *lag) set(blocks uint64) { l.blocks.Store(&blocks) }
-
-func (l *lag) forget() { l.blocks.Store(nil) }
-
-// Describe implements prometheus.Collector.
-func (l *lag) Describe(descs chan<- *prometheus.Desc) { descs <- l.desc }
-
-// Collect implements prometheus.Collector.
-func (l *lag) Collect(metrics chan<- prometheus.Metric) {
-	if blocks := l.blocks.Load(); blocks != nil {
-		metrics <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(*blocks))
 	}
 }

@@ -76,7 +76,7 @@ func Follow(ctx context.Context, o Options) error {
 	if o.Metrics == nil {
 		o.Metrics = newMetrics("")
 	}
-	defer o.Metrics.lag.forget() // another process may follow the chain
+	defer o.Metrics.lag.Reset() // another process may follow the chain
 	o.QuietPoll = max(o.QuietPoll, o.Poll)
 	f := follower{Options: o, lookback: o.Lookback, size: maxRange, seen: make(map[position]struct{})}
 	pause, changed := o.Poll, time.Now()
@@ -165,7 +165,7 @@ type follower struct {
 func (f *follower) advance(ctx context.Context) error {
 	height, err := f.Source.EVMHeight(ctx, f.Path)
 	if err != nil {
-		f.Metrics.lag.forget()
+		f.Metrics.lag.Reset()
 		return err
 	}
 	if !f.started {
@@ -174,7 +174,7 @@ func (f *follower) advance(ctx context.Context) error {
 		f.first = f.next
 	}
 	for f.next <= height {
-		f.Metrics.lag.set(height + 1 - f.next)
+		f.Metrics.lag.WithLabelValues().Set(float64(height + 1 - f.next))
 		from := f.next
 		if height-from < f.size { // the last range
 			from -= min(overlap, f.size/2, from-f.first)
@@ -196,7 +196,7 @@ func (f *follower) advance(ctx context.Context) error {
 		f.next = last + 1
 		f.reread = time.Now().Add(rereadAfter)
 	}
-	f.Metrics.lag.set(0)
+	f.Metrics.lag.WithLabelValues().Set(0)
 	if !f.reread.IsZero() && !time.Now().Before(f.reread) {
 		if n := min(overlap, f.size, f.next-f.first); n > 0 {
 			_, err := f.read(ctx, f.next-n, f.next-1)
