@@ -161,7 +161,7 @@ func (s *Slots) build(ctx context.Context, r *Rebuilder, at store.Cursor, pause 
 		return false, err
 	}
 	r.Log.Info("rebuilding the index beside the one that serves", slog.String("index", s.name))
-	before, err := s.activeHeights(ctx)
+	before, err := s.ActiveHeights(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -220,16 +220,12 @@ func (s *Slots) endEmpty(ctx context.Context, r *Rebuilder, at store.Cursor) err
 	if err := s.clear(ctx, at); err != nil {
 		return err
 	}
-	heights, err := s.activeHeights(ctx)
+	indexed, _, err := s.Heights(ctx)
 	if err != nil {
 		return err
 	}
 	var batch store.Batch
-	indexed := false
-	for _, height := range heights {
-		indexed = indexed || height > 0
-	}
-	if !indexed { // there are no rows of an older version, see AskIfOlder
+	if indexed == 0 { // there are no rows of an older version, see AskIfOlder
 		now := slot{s.forms, s.switches.Load()}
 		for i := range s.forms {
 			batch.Delete(store.FamilyMeta, store.PK{P: []byte(now.Stored(store.FamilyMeta, string(s.forms[i].sinceKey().P)))})

@@ -222,7 +222,7 @@ func (s *Slots) Stage(ctx context.Context) (Stage, error) {
 // slot, each cursor counts at most its height in the active slot.
 func (s *Slots) Heights(ctx context.Context) (active, beside uint64, err error) {
 	next := slot{s.forms, s.switches.Load() + 1}
-	heights, err := s.activeHeights(ctx)
+	heights, err := s.ActiveHeights(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -236,8 +236,8 @@ func (s *Slots) Heights(ctx context.Context) (active, beside uint64, err error) 
 	return active, beside, nil
 }
 
-// activeHeights returns the heights of the cursors that count blocks in the active slot.
-func (s *Slots) activeHeights(ctx context.Context) (map[string]uint64, error) {
+// ActiveHeights returns the heights of the cursors that count blocks in the active slot.
+func (s *Slots) ActiveHeights(ctx context.Context) (map[string]uint64, error) {
 	heights := make(map[string]uint64)
 	now := slot{s.forms, s.switches.Load()}
 	for row, err := range store.Rows(ctx, s.Store(), store.FamilyCursor) {

@@ -576,18 +576,14 @@ func (r *evmIndexes) missing(orphans []string) (all []string) {
 	for _, c := range r.chains {
 		reason, waits := r.waiting[c.name]
 		refusal, refused := r.refused[c.name]
+		why := fmt.Sprintf("%s: %v", c.name, cmp.Or(refusal, reason, errUnanswered))
 		switch {
-		case refused:
-			reason = refusal
-		case !waits, r.absent[c.name] && c.cChain(): // the key of the C-Chain's identity has no URL
-			continue
-		case !r.absent[c.name]:
-			all = append(all, fmt.Sprintf("%s: %v", c.name, cmp.Or(reason, errUnanswered)))
-			continue
-		}
-		if len(orphans) > 0 {
-			all = append(all, fmt.Sprintf("%s: %v; it may be the indexed chain %s: correct its rpc, or remove it from the configuration",
-				c.name, reason, strings.Join(orphans, " or ")))
+		case waits && !r.absent[c.name]:
+			all = append(all, why)
+		case !waits && !refused, waits && c.cChain(), len(orphans) == 0: // the key of the C-Chain's identity has no URL
+		default:
+			all = append(all, fmt.Sprintf("%s; it may be the indexed chain %s: correct its rpc, or remove it from the configuration",
+				why, strings.Join(orphans, " or ")))
 		}
 	}
 	return all
@@ -595,23 +591,15 @@ func (r *evmIndexes) missing(orphans []string) (all []string) {
 
 // indexedChains returns the chains of the network that have an index, by cursor.
 func (r *evmIndexes) indexedChains(ctx context.Context) (map[string]string, error) {
-	form, prefix := evm.Form(), strings.TrimSuffix(index.Cursor(r.networkID, "", ""), "/")
+	heights, err := r.slots.ActiveHeights(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading which EVM chains are indexed: %w", err)
+	}
+	prefix := strings.TrimSuffix(index.Cursor(r.networkID, "", ""), "/")
 	chains := make(map[string]string)
-	for row, err := range store.Rows(ctx, r.store, store.FamilyCursor) {
-		if err != nil {
-			return nil, fmt.Errorf("reading which EVM chains are indexed: %w", err)
-		}
-		name := string(row.P)
-		chain, own := strings.CutPrefix(name, prefix)
-		if !own || !form.Cursor(name) {
-			continue
-		}
-		at, err := store.ParseCursor(name, row.V)
-		if err != nil {
-			return nil, err
-		}
-		if at.Next > 0 {
-			chains[name] = path.Dir(chain) // without the projection
+	for cursor, height := range heights {
+		if chain, own := strings.CutPrefix(cursor, prefix); own && height > 0 {
+			chains[cursor] = path.Dir(chain) // without the projection
 		}
 	}
 	return chains, nil

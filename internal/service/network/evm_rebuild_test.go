@@ -10,6 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/internal/index"
+	"quorate/internal/index/evm"
 	"quorate/internal/store"
 )
 
@@ -49,7 +50,7 @@ func TestRebuildWaitsForChainsWithAnIndex(t *testing.T) {
 				c = evmChain{name: "evm C"}
 			}
 			r := &evmIndexes{
-				networkID: 5, store: s, chains: []evmChain{c}, changed: func() error { return nil }, log: slog.New(slog.DiscardHandler),
+				networkID: 5, store: s, slots: evmSlots(t, s), chains: []evmChain{c}, changed: func() error { return nil }, log: slog.New(slog.DiscardHandler),
 				waiting: map[string]error{c.name: nil}, refused: make(map[string]error), absent: make(map[string]bool),
 			}
 			if test.open {
@@ -73,10 +74,17 @@ func TestRebuildWaitsForChainsWithAnIndex(t *testing.T) {
 	}
 }
 
+func evmSlots(t *testing.T, s store.Store) *index.Slots {
+	slots, err := index.OpenSlots(t.Context(), s, index.EVMSlots, evm.Form())
+	require.NoError(t, err)
+	return slots
+}
+
 // TestRebuildWaitsForIdentity opens a rebuild before the node of a chain has answered.
 func TestRebuildWaitsForIdentity(t *testing.T) {
 	c := evmChain{name: "evm node.example", own: true}
-	r := &evmIndexes{networkID: 5, store: store.NewMemory(), chains: []evmChain{c}, waiting: map[string]error{c.name: nil}}
+	s := store.NewMemory()
+	r := &evmIndexes{networkID: 5, store: s, slots: evmSlots(t, s), chains: []evmChain{c}, waiting: map[string]error{c.name: nil}}
 	parts, missing, err := r.beside(t.Context(), r.store)
 	require.NoError(t, err)
 	require.Empty(t, parts)
