@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
@@ -78,6 +80,7 @@ const (
 // Judge compares nodes with the executed chain, or with each other. It is safe for concurrent use.
 type Judge struct {
 	o     Options
+	desc  *prometheus.Desc
 	marks []mark // only Run uses it
 	turn  int    // only Run changes it, between comparisons
 
@@ -120,7 +123,7 @@ func New(o Options) *Judge {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	j := &Judge{o: o}
+	j := &Judge{o: o, desc: verdicts(o.Chain)}
 	for _, n := range o.Nodes {
 		j.nodes = append(j.nodes, &judged{node: n, verdict: Verdict{Node: n.Name(), Host: n.Host(), Since: time.Now()}})
 	}

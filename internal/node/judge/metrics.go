@@ -17,7 +17,7 @@ func verdicts(chain string) *prometheus.Desc {
 var _ prometheus.Collector = (*Judge)(nil)
 
 // Describe implements prometheus.Collector.
-func (j *Judge) Describe(descs chan<- *prometheus.Desc) { descs <- verdicts(j.o.Chain) }
+func (j *Judge) Describe(descs chan<- *prometheus.Desc) { descs <- j.desc }
 
 // Collect implements prometheus.Collector.
 func (j *Judge) Collect(metrics chan<- prometheus.Metric) {
@@ -25,14 +25,13 @@ func (j *Judge) Collect(metrics chan<- prometheus.Metric) {
 	for _, v := range j.Verdicts() {
 		worst[v.Host] = max(worst[v.Host], v.Standing)
 	}
-	desc := verdicts(j.o.Chain)
 	for host, standing := range worst {
 		for name, s := range map[string]node.Standing{"agrees": node.Agrees, "lags": node.Lags, "lies": node.Lies} {
 			is := 0.0
 			if s == standing {
 				is = 1
 			}
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, is, host, name)
+			metrics <- prometheus.MustNewConstMetric(j.desc, prometheus.GaugeValue, is, host, name)
 		}
 	}
 }
