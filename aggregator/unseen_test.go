@@ -327,11 +327,11 @@ func TestLaggingNodeDoesNotHideAnother(t *testing.T) {
 		{"while the round sleeps", 0, []behave{lag, honest(time.Millisecond)}, nil, time.Second},
 		{"while it is awake", 50, []behave{lag, honest(time.Millisecond)}, nil, time.Second},
 		{"after two that lag", 50, []behave{lag, lag, honest(time.Millisecond)}, nil, time.Second},
-		{"after one that is disconnected", 50, []behave{lag, nil, honest(time.Millisecond)}, nodes[1:2], time.Second},
-		{"of which one is disconnected, the other accepts the message", 0, []behave{nil, nil}, nodes[1:2], seen + 3*time.Second},
-		{"of which two are disconnected, the third accepts the message", 50, []behave{nil, nil, nil}, nodes[1:], seen + 4*time.Second},
-		{"of which one refuses for good, the other accepts the message", 50, []behave{refuse(-2, "no", 0), nil}, nil, seen + 4*time.Second},
-		{"of which one does not answer, the other accepts the message", 50, []behave{nil, mute}, nil, seen + 10*time.Second},
+		{"after one without a connection", 50, []behave{lag, nil, honest(time.Millisecond)}, nodes[1:2], time.Second},
+		{"one node has no connection", 0, []behave{nil, nil}, nodes[1:2], seen + 3*time.Second},
+		{"two nodes have no connection", 50, []behave{nil, nil, nil}, nodes[1:], seen + 4*time.Second},
+		{"one node refuses for good", 50, []behave{refuse(-2, "no", 0), nil}, nil, seen + 4*time.Second},
+		{"one node does not answer", 50, []behave{nil, mute}, nil, seen + 10*time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := newFakeNetwork(t, 60)

@@ -248,9 +248,7 @@ func TestFullGateGivesTheLastSet(t *testing.T) {
 		following(t, r, func(ctx context.Context) {
 			before, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
 			require.NoError(t, err)
-			c.change(func() { c.err = node.ErrUnavailable })
-			time.Sleep(10*time.Second + time.Millisecond)
-			c.change(func() { c.err, c.height = nil, 11 })
+			c.fails(10*time.Second, 11)
 			ctx = client(ctx, "one")
 			for range 24 {
 				_, leave, err := n.Enter(ctx, 1)

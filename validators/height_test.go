@@ -33,6 +33,13 @@ func following(t *testing.T, r *Resolver, test func(ctx context.Context)) {
 	require.NoError(t, <-done)
 }
 
+// fails has the node fail for a time, after which it reports a height.
+func (c *chain) fails(d time.Duration, height uint64) {
+	c.change(func() { c.err = node.ErrUnavailable })
+	time.Sleep(d + time.Millisecond)
+	c.change(func() { c.err, c.height = nil, height })
+}
+
 // TestOutageWithAMomentaryReply: during an outage, a node replies for a moment, and the set of one subnet is requested at
 // its new height. The last sets of the other subnets stay in use for the rest of the minute.
 func TestOutageWithAMomentaryReply(t *testing.T) {
@@ -46,9 +53,7 @@ func TestOutageWithAMomentaryReply(t *testing.T) {
 				following(t, r, func(ctx context.Context) {
 					before, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
 					require.NoError(t, err)
-					c.change(func() { c.err = node.ErrUnavailable })
-					time.Sleep(30*time.Second + time.Millisecond)
-					c.change(func() { c.err, c.height = nil, 11 })
+					c.fails(30*time.Second, 11)
 					s, err := r.Set(ctx, subnet, 0)
 					require.NoError(t, err)
 					require.EqualValues(t, 11, s.Height)
@@ -83,9 +88,7 @@ func TestNodeThatHangs(t *testing.T) {
 					before, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
 					require.NoError(t, err)
 					if requested {
-						c.change(func() { c.err = node.ErrUnavailable })
-						time.Sleep(10*time.Second + time.Millisecond)
-						c.change(func() { c.err, c.height = nil, 11 })
+						c.fails(10*time.Second, 11)
 						s, err := r.Set(ctx, subnet, 0)
 						require.NoError(t, err)
 						require.EqualValues(t, 11, s.Height)

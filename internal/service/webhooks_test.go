@@ -56,8 +56,10 @@ type tokenNode struct {
 }
 
 func (n *tokenNode) HaveCode(_ context.Context, addresses []common.Address) ([]bool, error) {
-	return slices.Repeat([]bool{n.err != nil || !time.Now().Before(n.end)}, len(addresses)), nil //nolint:nilerr // the calls fail
+	return slices.Repeat([]bool{!n.lacksContract()}, len(addresses)), nil
 }
+
+func (n *tokenNode) lacksContract() bool { return n.err == nil && time.Now().Before(n.end) }
 
 func (n *tokenNode) Calls(_ context.Context, _ *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
 	if time.Now().Before(n.end) {
