@@ -44,15 +44,15 @@ type Options struct {
 	Networks networks.Directory[Network]
 	// Data finds the indexed data of networks.
 	Data networks.Directory[data.Network]
-	// EVM configures the operations on EVM chains. New sets its Key, Log, Timeout, Streams and Webhooks from the other
-	// fields. If its Chains are nil, there are no EVM chains.
+	// EVM configures the operations on EVM chains. New sets its Key, Log, Timeout, Streams, Webhooks and Answers from the
+	// other fields. If its Chains are nil, there are no EVM chains.
 	EVM evm.Options
 	// Webhooks holds the webhooks; nil answers 404 to requests about them.
 	Webhooks *webhook.Book
 	// Node serves the node API below /ext and /{network}/ext. Nil leaves it out.
 	Node http.Handler
-	// Answers limits the memory of Node's answers and divides it among clients. Nil means no
-	// limit.
+	// Answers limits the memory of Node's answers, and of those on EVM chains that are large or come from nodes, and divides
+	// it among clients. Nil means no limit.
 	Answers *node.Budget
 	// Console is the web console; nil leaves it out.
 	Console *console.Console
@@ -108,7 +108,7 @@ func New(o Options) (*echo.Echo, error) {
 		o.EVM.Chains = new(evm.Chains)
 	}
 	o.EVM.Key, o.EVM.Log, o.EVM.Timeout, o.EVM.Streams = o.PageKey, o.Log, o.RequestTimeout, o.Streams
-	o.EVM.Webhooks = o.Webhooks != nil
+	o.EVM.Webhooks, o.EVM.Answers = o.Webhooks != nil, o.Answers
 	series := metrics.New(metrics.Options{Chains: o.EVM.Chains, Key: o.PageKey, Timeout: o.RequestTimeout})
 	origins := o.Origins
 	if origins == nil {

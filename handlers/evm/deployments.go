@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
@@ -12,6 +13,7 @@ import (
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
 	"quorate/internal/index/evm"
+	"quorate/internal/node"
 )
 
 type networkToken struct {
@@ -96,8 +98,21 @@ func (a *API) getDeployment(ctx context.Context, r operation.Request, of *Chain)
 	return a.showDetails(ctx, r, of, found)
 }
 
+// Answers with manyEffects or more are charged to the client: effectBytes for each effect, about what it takes in memory, but at
+// most mostCharged. One transaction can have some 100,000 transfers.
+const (
+	manyEffects = 1000
+	effectBytes = 2 << 10
+	mostCharged = 48 << 20
+)
+
 // showDetails sends a transaction with its effects.
 func (a *API) showDetails(ctx context.Context, r operation.Request, of *Chain, found *evm.TransactionDetails) error {
+	if effects := len(found.Internals) + len(found.Transfers); effects >= manyEffects {
+		if err := node.Take(ctx, min(int64(effects)*effectBytes, mostCharged)); err != nil {
+			return fmt.Errorf("taking memory for %d effects of a transaction: %w", effects, err)
+		}
+	}
 	tx := &found.Transaction
 	parties := []common.Address{tx.From, tx.Recipient}
 	for i := range found.Internals {

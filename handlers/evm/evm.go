@@ -56,6 +56,9 @@ type Options struct {
 	Log *slog.Logger
 	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
+	// Answers limits the memory of responses of nodes and of transactions with many effects, and divides it among clients.
+	// Nil means no limit.
+	Answers *node.Budget
 	// Streams serves the stream of ICM messages; nil means default limits.
 	Streams *stream.Streams
 	// SignedAt returns when Warp messages were first signed, in the order of their IDs, and the zero time for those that
@@ -73,6 +76,7 @@ type API struct {
 	key     []byte
 	log     *slog.Logger
 	timeout time.Duration
+	answers *node.Budget
 	streams *stream.Streams
 	signed  func(ctx context.Context, messageIDs []ids.ID) ([]time.Time, error) // may be nil
 	// webhooks is Options.Webhooks.
@@ -91,6 +95,7 @@ func New(o Options) *API {
 		key:     paging.KeyOr(o.Key),
 		log:     cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		timeout: cmp.Or(o.Timeout, 30*time.Second),
+		answers: o.Answers,
 		streams: o.Streams,
 		signed:  o.SignedAt,
 
@@ -173,6 +178,8 @@ func Explain(request context.Context, err error) error {
 			return reply.CatchingUp(err, "the index of this chain was begun by an older version, which did not index the gas and the fees of blocks, and is being rebuilt with them; try again later")
 		case errors.Is(err, evm.ErrEmpty):
 			return reply.CatchingUp(err, "nothing of this chain is indexed yet; try again later")
+		case errors.Is(err, node.ErrNoRoom):
+			return apierr.Unavailable(err, "the answer needs more memory than is free for large answers at the moment; try again in a few seconds")
 		case errors.Is(err, node.ErrPruned):
 			return apierr.Unavailable(err, "the answer needs a block that the node of this instance does not have, as it was state-synced or has pruned it; ask another instance")
 		case errors.Is(err, node.ErrBeyondTip):

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -430,13 +431,55 @@ func TestManyTokens(t *testing.T) {
 }
 
 // A token whose details are too large for the answer does not affect others.
+// TestLargeDetails moves a token with a long URI in one transaction, as often as its URI fits in an answer, and once more.
 func TestLargeDetails(t *testing.T) {
+	for _, times := range []int{16, 17} {
+		f := newFake()
+		f.largeURI = 2
+		d := f.details[cards]
+		d.Transfers = d.Transfers[len(d.Transfers)-1:]
+		large := d.Transfers[0]
+		large.TokenID = *uint256.NewInt(2)
+		d.Transfers = append(d.Transfers, slices.Repeat([]evm.TokenTransfer{large}, times)...)
+		for i := range d.Transfers {
+			d.Transfers[i].LogIndex = uint32(i)
+		}
+		body := apitest.Get(fuji(t, f), deployment).Body.String()
+		require.Equal(t, times, strings.Count(body, `"tokenId":"2"`))
+		require.Contains(t, body, `"tokenId":"1","tokenUri":"ipfs://items/{id}"`)
+		left := strings.Count(body, `"tokenId":"2","tokenUri":"","metadata":{"indexStatus":"METADATA_CONTENT_TOO_LARGE"}`)
+		if times == 16 {
+			require.Zero(t, left)
+			continue
+		}
+		require.Equal(t, times, left)
+		require.Less(t, len(body), 1<<16)
+	}
+}
+
+// TestManyEffects requests a transaction with thousands of transfers while most of the memory for answers is in use.
+func TestManyEffects(t *testing.T) {
 	f := newFake()
-	f.largeURI = 2
-	body := apitest.Get(fuji(t, f), transfers).Body.String()
-	require.Contains(t, body, `"tokenId":"2","tokenUri":"","metadata":{"indexStatus":"METADATA_CONTENT_TOO_LARGE"}`)
-	require.Contains(t, body, `"tokenId":"3","tokenUri":"ipfs://items/{id}"`)
-	require.Less(t, len(body), 1<<16)
+	d := f.details[cards]
+	d.Transfers = slices.Repeat(d.Transfers[:1], 3000)
+	for i := range d.Transfers {
+		d.Transfers[i].LogIndex = uint32(i)
+	}
+	answers := node.NewBudget(12<<20, 0)
+	h := must(handlers.New(handlers.Options{EVM: api.Options{Chains: must(api.NewChains([]api.Chain{f.chain()}, false))}, Answers: answers}))
+	w := apitest.Get(h, deployment)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Equal(t, 3000, strings.Count(w.Body.String(), `"logIndex":`))
+
+	other, end := answers.Begin(t.Context(), nil)
+	require.NoError(t, node.Take(other, 8<<20))
+	w = apitest.Get(h, deployment)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Contains(t, w.Body.String(), "more memory than is free for large answers at the moment; try again")
+	d.Transfers = d.Transfers[:900]
+	require.Equal(t, http.StatusOK, apitest.Get(h, deployment).Code, "ordinary answers do not wait")
+	end()
+	require.Zero(t, answers.Usage().Bytes)
 }
 
 func TestWithoutMetadata(t *testing.T) {

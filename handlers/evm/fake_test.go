@@ -112,7 +112,7 @@ type fake struct {
 	err, nodeErr error
 	// balancesErr comes of reading balances, nativeErr of asking for one's own.
 	balancesErr, nativeErr error
-	largeURI               int           // the token that has one
+	largeURI               int           // the token that has the longest URI
 	tokenErr               map[int]error // what comes of asking for the URIs of some tokens
 
 	// The last query; guarded by mu.
@@ -558,7 +558,7 @@ func (f *fake) tokenURI(standard chain.Standard, contract common.Address, id *ui
 	case contract == bare:
 		return "", nil
 	case id.Eq(uint256.NewInt(uint64(f.largeURI))) && f.largeURI > 0:
-		return strings.Repeat("x", 17<<20), nil
+		return strings.Repeat("x", 1<<20-64), nil
 	case standard == chain.ERC1155:
 		return "ipfs://items/{id}", nil
 	}

@@ -84,8 +84,8 @@ const (
 	maxNFTs = 500
 	// maxAsking is the number of tokens in one request to the chain's node.
 	maxAsking = 32
-	// maxDetails is the maximum size of the URIs and metadata of an answer, in bytes; some contain images. A token
-	// whose details do not fit has none; a smaller page has them.
+	// maxDetails is the maximum size of the URIs and metadata of an answer, in bytes; some contain images. Those of a token
+	// that appears more than once count each time. A token whose details do not fit has none; a smaller page has them.
 	maxDetails = 16 << 20
 )
 
@@ -94,6 +94,18 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 	unknown := &nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.Unindexed)}}
 	asked, places := distinct(tokens)
 	asked = asked[:min(len(asked), maxNFTs)]
+	placeOf := func(i int) int {
+		if places == nil {
+			return i
+		}
+		return places[tokens[i]]
+	}
+	times := make([]int, len(asked))
+	for i := range tokens {
+		if place := placeOf(i); place < len(times) {
+			times[place]++
+		}
+	}
 	all := make([]nftDetails, len(asked))
 	room := maxDetails
 	known := 0 // URIs
@@ -107,7 +119,7 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 		known, failure = known+some, cmp.Or(failure, failed)
 		for i := range all[from:to] {
 			d := &all[from+i]
-			if size := d.size(); size <= room {
+			if size := d.size() * times[from+i]; size <= room {
 				room -= size
 			} else {
 				*d = nftDetails{metadata: nftMetadata{IndexStatus: string(metadata.TooLarge)}}
@@ -116,12 +128,8 @@ func (a *API) details(ctx context.Context, of *Chain, tokens []nft) ([]*nftDetai
 	}
 	found := make([]*nftDetails, len(tokens))
 	for i := range tokens {
-		place := i
-		if places != nil {
-			place = places[tokens[i]]
-		}
-		if found[i] = unknown; place < len(all) {
-			found[i] = &all[place]
+		if found[i] = unknown; placeOf(i) < len(all) {
+			found[i] = &all[placeOf(i)]
 		}
 	}
 	if known == 0 && failure != nil {

@@ -189,11 +189,14 @@ func (b *Budget) forget(client string, c *part) {
 
 // Begin returns a context for Take, and a function that returns all bytes taken with it;
 // Take fails afterwards. The first Take calls who for the name of the client to charge, at
-// most once and never after the returned function. With a nil who, the client is the one
-// without a name.
+// most once and never after the returned function. With a nil who, the client is that of ctx
+// (see WithClient), or the one without a name.
 func (b *Budget) Begin(ctx context.Context, who func() string) (context.Context, func()) {
 	if b == nil {
 		return ctx, func() {}
+	}
+	if who == nil {
+		who = func() string { return clientOf(ctx) }
 	}
 	h := &held{budget: b, who: who}
 	return context.WithValue(ctx, heldKey{}, h), h.end
