@@ -51,7 +51,7 @@ var (
 	// FamilyAccount lists the accounts that owners have on a chain.
 	FamilyAccount = twins(25, "account")
 	// FamilyOwners lists the groups of owners an address is part of: p is network,
-	// chain and address.
+	// chain and address. Without the address it holds the groups with many owners.
 	FamilyOwners = twins(26, "owners")
 	// FamilyBalanceEvent holds what changed the balance of an account: p is the
 	// account and a series, k begins with the time from which on it counts.

@@ -144,10 +144,15 @@ func (d *Delegation) lists(networkID uint32, state byte) map[store.Family][][]by
 		byAddress[i] = row.Network(networkID, address[:], []byte{state})
 	}
 	return map[store.Family][][]byte{
-		store.FamilyDelegation:          {row.Network(networkID, []byte{state})},
+		store.FamilyDelegation:          {allDelegations(networkID, state)},
 		store.FamilyDelegationByNode:    {row.Network(networkID, d.NodeID[:], []byte{state})},
 		store.FamilyDelegationByAddress: byAddress,
 	}
+}
+
+// allDelegations returns the partition of the list of all open or settled delegations.
+func allDelegations(networkID uint32, state byte) []byte {
+	return row.Network(networkID, []byte{state})
 }
 
 // put writes the delegation to its lists. A settled delegation is removed from the lists of open ones.
@@ -163,8 +168,12 @@ func (d *Delegation) put(networkID uint32, batch *store.Batch) {
 		}
 	}
 	for family, lists := range d.lists(networkID, state) {
+		value := v
+		if len(lists) > manyOwners {
+			value = nil // the list of all has it
+		}
 		for _, p := range lists {
-			batch.Put(family, store.PK{P: p, K: k}, v)
+			batch.Put(family, store.PK{P: p, K: k}, value)
 		}
 	}
 }

@@ -129,6 +129,47 @@ func TestUTXOBytes(t *testing.T) {
 	}
 }
 
+// TestManyOwners makes an output with as many owners as fit in a transaction. What is stored grows with the number of owners, not
+// with its square.
+func TestManyOwners(t *testing.T) {
+	const owners = 3_200
+	addresses := make([]ids.ShortID, owners)
+	for i := range addresses {
+		addresses[i] = ids.ShortID{1, byte(i >> 8), byte(i)}
+	}
+	one := func(n byte, addresses []ids.ShortID) chain.Output {
+		o := chain.Output{Kind: chain.Transfer, Role: chain.Ordinary, AssetID: avaxID, Amount: uint64(n), DestinationID: xChain, Threshold: 1, ID: ids.ID{n}, TxID: ids.ID{7}, Addresses: addresses}
+		o.Bytes = o.TransferBytes()
+		return o
+	}
+	large, small := one(1, addresses), one(2, addresses[:2])
+	block := &chain.Block{ChainID: xChain, Time: time.Unix(9, 0), Txs: []chain.Tx{{ID: ids.ID{7}, Made: []chain.Output{large, small}}}}
+	s := store.NewMemory()
+	var batch store.Batch
+	require.NoError(t, ledger.NewProjection(network, xChain).Apply(t.Context(), s, block, &batch))
+	require.Less(t, batch.Bytes(), 1000*owners)
+	require.NoError(t, s.Commit(t.Context(), &batch))
+
+	index := ledger.New(s, network)
+	for _, of := range []struct {
+		address ids.ShortID
+		want    []chain.Output
+	}{{addresses[0], []chain.Output{large, small}}, {addresses[owners-1], []chain.Output{large}}} {
+		owned, err := index.Owned(t.Context(), ledger.OwnedQuery{ChainID: xChain, SourceID: xChain, Address: of.address, Limit: 5})
+		require.NoError(t, err)
+		page, err := index.UTXOs(t.Context(), ledger.OutputQuery{ChainID: xChain, Addresses: []ids.ShortID{of.address}, Limit: 5})
+		require.NoError(t, err)
+		require.Len(t, owned, len(of.want))
+		require.Len(t, page.Outputs, len(of.want))
+		for i, want := range of.want {
+			require.Equal(t, ledger.Owned{ID: want.ID, Bytes: want.Bytes}, owned[i])
+			require.Contains(t, []ids.ID{page.Outputs[0].ID, page.Outputs[len(page.Outputs)-1].ID}, want.ID)
+		}
+	}
+	_, err := index.Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { t.Error(what) }})
+	require.NoError(t, err)
+}
+
 // TestSettledLists requires that no row of a settled stake remains in the lists of active ones.
 func TestSettledLists(t *testing.T) {
 	h := newHistory(5, historyOptions{steps: 400, addresses: 5})

@@ -53,11 +53,12 @@ func TestServer(t *testing.T) {
 				require.NoError(t, err)
 				exchanges = s.Stats().Exchanges - before
 			}
-			require.LessOrEqual(t, exchanges, uint64(2), "exchanges of a page of %s the second time", a)
+			// A group with many owners takes one more.
+			require.LessOrEqual(t, exchanges, uint64(3), "exchanges of a page of %s the second time", a)
 			before := s.Stats().Exchanges
 			_, _, err := w.record.Balances(t.Context(), pChain, q.Addresses, time.Time{})
 			require.NoError(t, err)
-			require.LessOrEqual(t, s.Stats().Exchanges-before, uint64(2), "exchanges of a balance of %s", a)
+			require.LessOrEqual(t, s.Stats().Exchanges-before, uint64(3), "exchanges of a balance of %s", a)
 		}
 	})
 

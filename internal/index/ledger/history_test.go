@@ -141,6 +141,15 @@ func (h *history) block(c ids.ID) *chain.Block {
 	return b
 }
 
+// crowd returns more addresses than each of which has a copy of what they own together.
+func crowd() []ids.ShortID {
+	all := make([]ids.ShortID, 20)
+	for i := range all {
+		all[i] = ids.ShortID{byte(i), 0, 2}
+	}
+	return all
+}
+
 func (h *history) output(c ids.ID, role chain.Role, amount uint64) chain.Output {
 	o := chain.Output{Kind: chain.Transfer, Role: role, AssetID: avaxID, Amount: amount, DestinationID: c, Threshold: 1}
 	n := 1
@@ -158,7 +167,11 @@ func (h *history) output(c ids.ID, role chain.Role, amount uint64) chain.Output 
 		}
 	}
 	o.Threshold = min(o.Threshold, uint32(len(o.Addresses)))
-	if h.rng.IntN(5) > 0 {
+	many := h.rng.IntN(12) == 0
+	if many {
+		o.Addresses = append(o.Addresses, crowd()...)
+	}
+	if many || h.rng.IntN(5) > 0 {
 		slices.SortFunc(o.Addresses, ids.ShortID.Compare)
 	}
 	if h.rng.IntN(4) == 0 {
@@ -290,6 +303,9 @@ func (h *history) stake(b *chain.Block, tx *chain.Tx) {
 		SubnetID: constants.PrimaryNetworkID, NodeID: nodeID, Delegator: h.rng.IntN(2) == 0, Weight: amount / 2,
 		Start: time.Unix(int64(start), 0).UTC(), End: time.Unix(int64(s.end), 0).UTC(), Shares: 20_000,
 		RewardAddresses: h.addresses[:1+h.rng.IntN(2)],
+	}
+	if h.rng.IntN(6) == 0 {
+		s.staker.RewardAddresses = append(crowd(), h.addresses[0])
 	}
 	s.kind = "AddDelegatorTx"
 	if !s.staker.Delegator {

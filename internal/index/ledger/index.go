@@ -286,29 +286,18 @@ func (s *snapshot) accounts(ctx context.Context, read *ownedRead, found [][]stor
 			return nil, err
 		}
 	}
-	groups := make(map[groupID]struct{})
+	known := make(map[groupID]struct{})
 	for i := range read.addresses {
 		if err := s.rest(ctx, read.queries[2*i+1], found[2*i+1], func(rows []store.Row) error {
+			fresh, err := s.groups(ctx, read.chainID, rows, known)
+			if err != nil {
+				return err
+			}
 			var shared []*group
 			var queries []store.Query
-			for _, one := range rows {
-				if len(one.K) != len(groupID{}) {
-					return fmt.Errorf("reading groups of owners: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
-				}
-				id := groupID(one.K)
-				if _, known := groups[id]; known {
-					continue
-				}
-				groups[id] = struct{}{}
-				if len(groups) > maxGroups {
-					return fmt.Errorf("%w: more than %d groups of owners", ErrTooMany, maxGroups)
-				}
-				g, err := parseGroup(id, one.V)
-				if err != nil {
-					return fmt.Errorf("reading groups of owners: %w", err)
-				}
-				if g.owns(read.set) {
-					shared, queries = append(shared, &g), append(queries, accountQuery(s.networkID, read.chainID, id, firstRows))
+			for i := range fresh {
+				if g := &fresh[i]; g.owns(read.set) {
+					shared, queries = append(shared, g), append(queries, accountQuery(s.networkID, read.chainID, g.id, firstRows))
 				}
 			}
 			for at := 0; at < len(shared); at += firstRows {
@@ -329,6 +318,45 @@ func (s *snapshot) accounts(ctx context.Context, read *ownedRead, found [][]stor
 		}
 	}
 	return all, nil
+}
+
+// groups returns the groups of owners in rows that are not known yet, and adds them to known. It reads those with many owners
+// where they are stored once.
+func (s *snapshot) groups(ctx context.Context, chainID ids.ID, rows []store.Row, known map[groupID]struct{}) (fresh []group, err error) {
+	var keys []store.PK
+	var at []int
+	for _, one := range rows {
+		if len(one.K) != len(groupID{}) {
+			return nil, fmt.Errorf("reading groups of owners: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
+		}
+		g := group{id: groupID(one.K)}
+		if _, ok := known[g.id]; ok {
+			continue
+		}
+		known[g.id] = struct{}{}
+		if len(known) > maxGroups {
+			return nil, fmt.Errorf("%w: more than %d groups of owners", ErrTooMany, maxGroups)
+		}
+		if len(one.V) == 0 {
+			keys, at = append(keys, groupRow(s.networkID, chainID, g.id)), append(at, len(fresh))
+		} else if g, err = parseGroup(g.id, one.V); err != nil {
+			return nil, fmt.Errorf("reading groups of owners: %w", err)
+		}
+		fresh = append(fresh, g)
+	}
+	if len(keys) == 0 {
+		return fresh, nil
+	}
+	values, err := s.Get(ctx, store.FamilyOwners, keys)
+	if err != nil {
+		return nil, fmt.Errorf("reading groups of many owners: %w", err)
+	}
+	for i, v := range values {
+		if fresh[at[i]], err = parseGroup(fresh[at[i]].id, v); err != nil {
+			return nil, fmt.Errorf("reading groups of many owners: %w", err)
+		}
+	}
+	return fresh, nil
 }
 
 // accountRows returns the first accounts of groups. It reads those that found does not contain.

@@ -21,6 +21,18 @@ func (o *Output) ownedRows(networkID uint32, g *group) []store.PK {
 	return rows
 }
 
+// manyOwners is the number of owners above which neither an output nor the group of its owners is stored for each owner: one
+// transaction can make an output with 3,200 owners, which would take 400 MB.
+const manyOwners = 16
+
+// owned returns the output's value in the lists of its owners, empty if they are many.
+func (o *Output) owned(at *place) []byte {
+	if len(at.owned) > manyOwners {
+		return nil
+	}
+	return o.Bytes
+}
+
 // ownedList returns the key of an address's list. The key is a hash to be short.
 func ownedList(networkID uint32, chainID, sourceID ids.ID, address ids.ShortID) []byte {
 	var b [4 + 2*ids.IDLen + ids.ShortIDLen]byte
@@ -68,7 +80,7 @@ func (r *Index) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 			return nil, fmt.Errorf("reading outputs of an address: %w", err)
 		}
 		if len(rows) < n || n == q.Limit {
-			return appendOwned(make([]Owned, 0, len(rows)), rows)
+			return r.appendOwned(ctx, reader, make([]Owned, 0, len(rows)), rows)
 		}
 	}
 	v, err := r.viewer.View(ctx)
@@ -86,7 +98,7 @@ func (r *Index) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 			found = make([]Owned, 0, len(rows))
 		}
 		from := len(found)
-		if found, err = appendOwned(found, rows); err != nil {
+		if found, err = r.appendOwned(ctx, v, found, rows); err != nil {
 			return nil, err
 		}
 		if q.SourceID != q.ChainID {
@@ -102,12 +114,33 @@ func (r *Index) Owned(ctx context.Context, q OwnedQuery) ([]Owned, error) {
 	return found, nil
 }
 
-func appendOwned(to []Owned, rows []store.Row) ([]Owned, error) {
+// appendOwned appends the outputs of rows. It reads those with many owners where they are stored once.
+func (r *Index) appendOwned(ctx context.Context, from store.Reader, to []Owned, rows []store.Row) ([]Owned, error) {
+	first := len(to)
+	var keys []store.PK
+	var at []int
 	for _, one := range rows {
 		if len(one.K) != ids.IDLen {
 			return nil, fmt.Errorf("reading outputs of an address: %w: key of %d bytes", store.ErrCorrupt, len(one.K))
 		}
+		if len(one.V) == 0 {
+			keys, at = append(keys, outputRow(r.networkID, ids.ID(one.K), madeKey)), append(at, len(to))
+		}
 		to = append(to, Owned{ids.ID(one.K), one.V})
+	}
+	if len(keys) == 0 {
+		return to, nil
+	}
+	values, err := from.Get(ctx, store.FamilyOutput, keys)
+	if err != nil {
+		return to[:first], fmt.Errorf("reading outputs with many owners: %w", err)
+	}
+	for i, v := range values {
+		o, err := parseOutput(to[at[i]].ID, v)
+		if err != nil {
+			return to[:first], err
+		}
+		to[at[i]].Bytes = o.Bytes
 	}
 	return to, nil
 }

@@ -25,7 +25,7 @@ func Form() index.Form {
 		// 2: lists by address. 3: shorter keys, and fewer data about outputs consumed on the chain that created them.
 		// 4: stakers and supply in the P-Chain's state, no bonus blocks, checkpoints within the second of Cortina, and
 		// pre-Cortina transactions in vertex order. 5: the last activity of addresses; see ErrNoActivity. 6: the rewards of
-		// ended delegations before commission.
+		// ended delegations before commission, and one copy of what more than 16 own together.
 		Name: name, Version: 6, Reads: 4,
 		Cursor: func(cursor string) bool { return projection(cursor) || isMatcher(cursor) },
 		Families: []store.Family{
@@ -531,7 +531,7 @@ func relist(batch *store.Batch, at *place, o *Output) {
 // own adds an output to the lists of its owners.
 func own(batch *store.Batch, at *place, o *Output) {
 	for _, pk := range at.owned {
-		batch.Add(store.FamilyOwned, pk, o.Bytes)
+		batch.Add(store.FamilyOwned, pk, o.owned(at))
 	}
 }
 
@@ -569,8 +569,13 @@ func (b *application) know(o *Output, id accountID) {
 	for _, chainID := range []ids.ID{a.source, a.destination} {
 		b.batch.Put(store.FamilyAccount, store.PK{P: accountList(b.networkID, chainID, a.group), K: a.listKey(chainID)}, nil)
 		if g.id[0] == groupSeveral {
+			value := g.bytes()
+			if len(g.addresses) > manyOwners {
+				b.batch.Put(store.FamilyOwners, groupRow(b.networkID, chainID, g.id), value)
+				value = nil
+			}
 			for _, address := range g.addresses {
-				b.batch.Put(store.FamilyOwners, ownersRow(b.networkID, chainID, address, g.id[:]), g.bytes())
+				b.batch.Put(store.FamilyOwners, ownersRow(b.networkID, chainID, address, g.id[:]), value)
 			}
 		}
 		if !a.atomic() {
@@ -581,6 +586,11 @@ func (b *application) know(o *Output, id accountID) {
 
 func ownersRow(networkID uint32, chainID ids.ID, address ids.ShortID, k []byte) store.PK {
 	return store.PK{P: row.Network(networkID, chainID[:], address[:]), K: k}
+}
+
+// groupRow returns the row of a group with many owners.
+func groupRow(networkID uint32, chainID ids.ID, id groupID) store.PK {
+	return store.PK{P: row.Network(networkID, chainID[:]), K: id[:]}
 }
 
 // change adds a balance change that counts from a time on.

@@ -255,7 +255,7 @@ func (r *Index) Delegations(ctx context.Context, q DelegationQuery) (*Delegation
 	}
 	var before []byte
 	for {
-		one, _, ok, err := m.next(ctx)
+		one, from, ok, err := m.next(ctx)
 		if err != nil || !ok {
 			return page, err
 		}
@@ -266,6 +266,13 @@ func (r *Index) Delegations(ctx context.Context, q DelegationQuery) (*Delegation
 		_, txID, err := parseKey(one.K)
 		if err != nil {
 			return nil, err
+		}
+		if len(one.V) == 0 { // shared by many
+			values, err := s.Get(ctx, store.FamilyDelegation, []store.PK{{P: allDelegations(s.networkID, byte(from.tag)), K: one.K}})
+			if err != nil {
+				return nil, fmt.Errorf("reading a delegation: %w", err)
+			}
+			one.V = values[0]
 		}
 		d, err := parseDelegation(txID, one.V)
 		if err != nil {
@@ -300,14 +307,14 @@ func (s *snapshot) delegationLists(q *DelegationQuery) (lists []*list) {
 		switch {
 		case len(q.RewardAddresses) > 0:
 			for _, a := range distinct(q.RewardAddresses) {
-				lists = append(lists, &list{family: store.FamilyDelegationByAddress, p: row.Network(s.networkID, a[:], []byte{state})})
+				lists = append(lists, &list{family: store.FamilyDelegationByAddress, p: row.Network(s.networkID, a[:], []byte{state}), tag: int(state)})
 			}
 		case len(q.NodeIDs) > 0:
 			for _, n := range distinct(q.NodeIDs) {
 				lists = append(lists, &list{family: store.FamilyDelegationByNode, p: row.Network(s.networkID, n[:], []byte{state})})
 			}
 		default:
-			lists = append(lists, &list{family: store.FamilyDelegation, p: row.Network(s.networkID, []byte{state})})
+			lists = append(lists, &list{family: store.FamilyDelegation, p: allDelegations(s.networkID, state)})
 		}
 	}
 	return lists
