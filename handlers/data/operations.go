@@ -123,7 +123,7 @@ func (a *API) addressOperations() []operation.Operation {
 		{
 			ID: "listUtxos", Path: "/v1/networks/{network}/blockchains/{blockchainId}/utxos", Tag: tag,
 			Summary:     "Outputs of addresses",
-			Description: "Outputs made on the chain or destined to it that the addresses own. Stakes are shown, with `staked` true, until their time is over.",
+			Description: "Outputs made on the chain or destined to it that the addresses own. Stakes are shown, with `staked` true, until their time is over. A page may have fewer items than `pageSize` if they have thousands of owners; the list ends without `nextPageToken`.",
 			Order:       "`sortBy`, then UTXO ID, by default descending",
 			Index:       "ledger",
 			Parameters:  append([]query.Parameter{networkName, blockchainID, addresses}, outputFilters...),

@@ -170,6 +170,36 @@ func TestManyOwners(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestPagesOfManyOwners reads pages that end early because their outputs have many owners.
+func TestPagesOfManyOwners(t *testing.T) {
+	addresses := make([]ids.ShortID, 3_200)
+	for i := range addresses {
+		addresses[i] = ids.ShortID{1, byte(i >> 8), byte(i)}
+	}
+	tx := chain.Tx{ID: ids.ID{7}}
+	for i := range byte(40) {
+		tx.Made = append(tx.Made, chain.Output{Kind: chain.Transfer, Role: chain.Ordinary, AssetID: avaxID, Amount: 1, DestinationID: xChain, Threshold: 1, ID: ids.ID{i}, TxID: tx.ID, Addresses: addresses})
+	}
+	s := store.NewMemory()
+	apply(t, s, ledger.NewProjection(network, xChain), &chain.Block{ChainID: xChain, Time: time.Unix(9, 0), Txs: []chain.Tx{tx}})
+	q := ledger.OutputQuery{ChainID: xChain, Addresses: addresses[5:6], Limit: 30}
+	var sizes []int
+	found := make(map[ids.ID]bool)
+	for {
+		page, err := ledger.New(s, network).UTXOs(t.Context(), q)
+		require.NoError(t, err)
+		sizes = append(sizes, len(page.Outputs))
+		for _, o := range page.Outputs {
+			found[o.ID] = true
+		}
+		if q.After = page.Next; q.After == nil {
+			break
+		}
+	}
+	require.Equal(t, []int{16, 16, 8}, sizes)
+	require.Len(t, found, 40)
+}
+
 // TestSettledLists requires that no row of a settled stake remains in the lists of active ones.
 func TestSettledLists(t *testing.T) {
 	h := newHistory(5, historyOptions{steps: 400, addresses: 5})

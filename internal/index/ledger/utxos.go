@@ -162,7 +162,10 @@ type OutputPage struct {
 	Now time.Time
 }
 
-// UTXOs returns a page of outputs. Pages neither repeat nor skip outputs while new blocks arrive: together they show
+// maxOwners is the number of owners with which a page of outputs ends before its limit. An output can have 3,200.
+const maxOwners = 50_000
+
+// UTXOs returns a page of outputs. It may be shorter than the limit if they have many owners. Pages neither repeat nor skip outputs while new blocks arrive: together they show
 // the state at the first page. The exception is a query without spent outputs, which omits an output consumed before
 // its page is read.
 func (r *Index) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
@@ -191,7 +194,7 @@ func (r *Index) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
 	} else if err := walk.begin(ctx); err != nil {
 		return nil, err
 	}
-	for len(page.Outputs) < q.Limit {
+	for owners := 0; len(page.Outputs) < q.Limit && owners < maxOwners; {
 		o, err := walk.next(ctx)
 		if err != nil {
 			return nil, err
@@ -200,6 +203,7 @@ func (r *Index) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
 			return page, nil
 		}
 		page.Outputs = append(page.Outputs, o)
+		owners += len(o.Addresses)
 	}
 	if beyond, err := walk.next(ctx); err != nil || beyond == nil {
 		return page, err
