@@ -157,7 +157,7 @@ func Explain(request context.Context, err error) error {
 			e.Code = codeBeginsLater
 			return e
 		case errors.As(err, &off):
-			e := apierr.Unavailable(err, "this instance does not index it; its operator can add %s to networks.NAME.evm_indexes", off.Index)
+			e := apierr.Unavailable(err, "this instance does not index it; its operator can add %s to networks.NAME.evm_indexes, and the index begins with the next block", off.Index)
 			e.Code = codeOff
 			return e
 		case errors.As(err, &unknown):

@@ -459,7 +459,7 @@ await check("addresses of EVM chains and messages between chains have pages", { 
   await wide(page);
   await shootAll(page, "account");
   // Without the index, the page says what to set.
-  await page.route("**/addresses/*/transactions?*", (route) => route.fulfill({ status: 503, contentType: "application/json", body: JSON.stringify({ message: "this instance does not index it; its operator can add address_transactions to networks.NAME.evm_indexes", statusCode: 503, code: "INDEX_OFF" }) }));
+  await page.route("**/addresses/*/transactions?*", (route) => route.fulfill({ status: 503, contentType: "application/json", body: JSON.stringify({ message: "this instance does not index it; its operator can add address_transactions to networks.NAME.evm_indexes, and the index begins with the next block", statusCode: 503, code: "INDEX_OFF" }) }));
   await page.reload();
   await section(page, "Transactions").locator("p", { hasText: "evm_indexes" }).waitFor();
 });
