@@ -150,7 +150,8 @@ type fatalError struct{ err error }
 
 func (e *fatalError) Error() string { return e.err.Error() }
 
-// step asks for the tip once, and executes what is new.
+// step asks for the tip once, and executes what is new. If that takes long, the votes are too old to confirm a tip, and the
+// next step asks again.
 func (f *follower) step(ctx context.Context) error {
 	// Finish what an earlier process began: a believed block stays believed.
 	if err := f.advance(ctx); err != nil {
@@ -160,6 +161,7 @@ func (f *follower) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	polled := time.Now()
 	p, err := ask(ctx, f.peers, f.chainID, weights, who, f.disputed)
 	if err != nil {
 		return err
@@ -176,13 +178,16 @@ func (f *follower) step(ctx context.Context) error {
 	if err := f.below(); err != nil {
 		return err
 	}
+	if time.Since(polled) >= stale {
+		return nil
+	}
 	if p.behind {
 		if time.Since(f.Status().Confirmed) < logPause {
 			return nil // usually a new block, which nodes accept one after the other
 		}
 		return errNewer
 	}
-	f.change(func(s *Status) { s.Confirmed, s.Target, s.Missing = time.Now(), s.Height, 0 })
+	f.change(func(s *Status) { s.Confirmed, s.Target, s.Missing = polled, s.Height, 0 })
 	return nil
 }
 

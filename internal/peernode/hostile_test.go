@@ -330,3 +330,31 @@ func TestOldSpool(t *testing.T) {
 	rows.Release()
 	require.NoError(t, db.Close())
 }
+
+// TestLongDownload has the network grow while a node downloads for longer than the votes count. The node is ready once it
+// has executed what the network has then.
+func TestLongDownload(t *testing.T) {
+	const blocks = 1600
+	r, g := record(t)
+	long := &recording{NetworkID: r.NetworkID, StartTime: r.StartTime, P: longChain(t, r, g, blocks)}
+	synctest.Test(t, func(t *testing.T) {
+		today(r)
+		n := newSlowNetwork(long, g, 0, 900*time.Millisecond)
+		n.accept(blocks / 2)
+		time.AfterFunc(5*time.Second, func() { n.accept(blocks) })
+		node, err := New(options(r, g, n.network))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		began := time.Now()
+		go func() { ended <- node.Run(ctx, n) }()
+		for node.Ready() != nil && time.Since(began) < time.Hour {
+			time.Sleep(100 * time.Millisecond)
+		}
+		took, at := time.Since(began), node.Status()
+		cancel()
+		require.NoError(t, <-ended)
+		require.Greater(t, took, 2*stale, "the download is not long enough for this test")
+		require.True(t, confirmedAt(blocks)(at), "ready after %s with %+v", took, at)
+	})
+}

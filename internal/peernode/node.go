@@ -98,8 +98,8 @@ type Status struct {
 	// Height is that of the last executed block, 0 if there is none. Target is the height of the tip. Missing is how many of the blocks
 	// between them are not downloaded.
 	Height, Target, Missing uint64
-	// Confirmed is when the voters last confirmed the tip, and everything up to it was executed. It is zero until the
-	// chain is executed to its tip for the first time.
+	// Confirmed is when the voters were last asked for the tip that they confirmed. Everything up to it was executed less
+	// than a minute later. It is zero until the chain is executed to its tip for the first time.
 	Confirmed time.Time
 	// Err is why the node makes no progress; nil if it does.
 	Err error
