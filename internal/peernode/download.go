@@ -391,7 +391,10 @@ func (f *follower) take(ctx context.Context, r reply) error {
 	if err := f.blocks.put(f.descents, found); err != nil {
 		return &fatalError{err}
 	}
-	f.report(f.count)
+	f.report(func(s *Status) {
+		f.count(s)
+		s.Err = nil
+	})
 	return nil
 }
 
@@ -511,6 +514,6 @@ func (f *follower) execute(ctx context.Context) error {
 		return err
 	}
 	f.last, f.next = f.chain.idOf(kept), height+1
-	f.report(func(s *Status) { s.Height = height })
+	f.report(func(s *Status) { s.Height, s.Err = height, nil })
 	return nil
 }

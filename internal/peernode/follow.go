@@ -166,6 +166,7 @@ func (f *follower) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.change(func(s *Status) { s.Err = nil })
 	for _, tip := range p.accepted {
 		f.want(tip, p.holders[tip])
 	}

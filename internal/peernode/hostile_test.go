@@ -3,8 +3,10 @@ package peernode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,5 +358,55 @@ func TestLongDownload(t *testing.T) {
 		require.NoError(t, <-ended)
 		require.Greater(t, took, 2*stale, "the download is not long enough for this test")
 		require.True(t, confirmedAt(blocks)(at), "ready after %s with %+v", took, at)
+	})
+}
+
+// TestStatusDuringDownload has nodes connect late, and then not send blocks for a while. The reason ends when the cause
+// does.
+func TestStatusDuringDownload(t *testing.T) {
+	r, g := record(t)
+	synctest.Test(t, func(t *testing.T) {
+		today(r)
+		n := newSlowNetwork(r, g, 0, 900*time.Millisecond)
+		n.network.most = 2
+		for _, nodeID := range n.nodes {
+			n.offline[nodeID] = true
+		}
+		var refuses atomic.Bool
+		n.refuse = func(context.Context, ids.NodeID, bool) error {
+			if refuses.Load() {
+				return errors.New("not sent")
+			}
+			return nil
+		}
+		node, err := New(options(r, g, n.network))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- node.Run(ctx, n) }()
+		var reasons []string
+		after := func(d time.Duration) {
+			time.Sleep(d)
+			reasons = append(reasons, fmt.Sprint(node.Ready()))
+		}
+		after(3*pollInterval + pollInterval/2)
+		n.mu.Lock()
+		clear(n.offline)
+		n.mu.Unlock()
+		after(pollInterval)
+		after(3 * time.Second)
+		refuses.Store(true)
+		after(3 * time.Second)
+		refuses.Store(false)
+		after(rest + 3*time.Second)
+		cancel()
+		require.NoError(t, <-ended)
+		const behind, downloading = "^the P-Chain is not executed to its tip: it is at height 0", `, and \d+ blocks are not downloaded$`
+		for i, want := range []string{
+			behind + "; connected to 0% of the weight", behind + ", and the tip is not known$", fmt.Sprint(behind, " of ", len(r.P), downloading),
+			behind + "; no connected node has the blocks that are missing", fmt.Sprint(behind, " of ", len(r.P), downloading),
+		} {
+			require.Regexp(t, want, reasons[i])
+		}
 	})
 }

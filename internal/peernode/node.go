@@ -260,7 +260,10 @@ func (p *progress) change(f func(*Status)) {
 }
 
 // Ready returns nil if the node knows the tip, and otherwise why it does not.
-func (n *Node) Ready() error { return n.Status().ready(ErrBehind) }
+func (n *Node) Ready() error { return n.Status().Ready() }
+
+// Ready is Node.Ready at the time of the status.
+func (s Status) Ready() error { return s.ready(ErrBehind) }
 
 // ready returns nil if the tip is known, and otherwise an error that wraps behind and says why it is not.
 func (s Status) ready(behind error) error {

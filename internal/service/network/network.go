@@ -489,8 +489,9 @@ func (n *Network) Ready() error {
 	height, ok := n.Resolver.LastHeight()
 	if !ok {
 		if n.peerNode != nil {
-			switch err := n.peerNode.Ready(); {
-			case err != nil && n.peerNode.Status().Err != nil:
+			at := n.peerNode.Status()
+			switch err := at.Ready(); {
+			case err != nil && at.Err != nil:
 				return &CauseError{"the P-Chain is not executed to its tip", err}
 			case err != nil:
 				return err
