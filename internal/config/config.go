@@ -268,7 +268,7 @@ func (n Network) checkCheckpoint(name string, wrong func(format string, args ...
 	case !n.FollowsPeers():
 		wrong("networks.%s.checkpoint: only with p2p among nodes", name)
 	case n.RecordsLedger():
-		wrong("networks.%s.checkpoint: not with record: %s, because the ledger needs all blocks since genesis; leave the checkpoint out, or record %s", name, n.Record, RecordL1)
+		wrong("networks.%s.checkpoint: not with record: %s, because the ledger needs all blocks since genesis; leave the checkpoint out and, if the service ran with it, remove DATA_DIR/%s/%s, or record %s", name, n.Record, name, PChainFolder, RecordL1)
 	case n.Checkpoint == "":
 		wrong("networks.%s.checkpoint: it is missing with checkpoint_hash; name the file", name)
 	case n.CheckpointHash == "":

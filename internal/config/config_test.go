@@ -104,6 +104,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"checkpoint without p2p":   {file: "networks:\n  fuji: {nodes: [http://127.0.0.1:9650], checkpoint: c}\n", want: "networks.fuji.checkpoint: only with p2p"},
 		"checkpoint without hash":  {file: "networks:\n  fuji: {nodes: [p2p], checkpoint: c}\n", want: "networks.fuji.checkpoint_hash: it is missing"},
 		"hash without checkpoint":  {file: "networks:\n  fuji: {nodes: [p2p], checkpoint_hash: ab}\n", want: "networks.fuji.checkpoint: it is missing"},
+		"checkpoint with ledger":   {file: "networks:\n  fuji: {nodes: [p2p], record: primary, checkpoint: c, checkpoint_hash: ab}\n", want: "leave the checkpoint out and, if the service ran with it, remove DATA_DIR/fuji/pchain, or record l1"},
 		"bad checkpoint hash":      {file: "networks:\n  fuji: {nodes: [p2p], checkpoint: c, checkpoint_hash: ab}\n", want: "networks.fuji.checkpoint_hash: \"ab\" is not the hex of 32 bytes"},
 		"indexes without EVM":      {file: "networks:\n  fuji: {nodes: [http://x], record: primary, evm_indexes: [token_balances]}\n", want: "networks.fuji.evm_indexes: only with record: all"},
 		"senders without EVM":      {file: "networks:\n  fuji: {nodes: [http://x], verify_evm_senders: true}\n", want: "networks.fuji.verify_evm_senders: only with record: all"},

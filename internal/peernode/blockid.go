@@ -18,7 +18,7 @@ func (n *Node) Executed() (height uint64, ok bool) {
 }
 
 // BlockID returns the ID of the executed block at a height, without its proposer envelope. The error is ErrBehind if that
-// is not executed yet.
+// is not executed yet. Blocks below First are not known.
 func (n *Node) BlockID(ctx context.Context, height uint64) (ids.ID, error) {
 	n.mu.RLock() // Run closes the chain afterwards
 	defer n.mu.RUnlock()
@@ -26,7 +26,10 @@ func (n *Node) BlockID(ctx context.Context, height uint64) (ids.ID, error) {
 		return ids.Empty, fmt.Errorf("%w: it is being opened", ErrBehind)
 	}
 	id, err := n.chain.BlockID(ctx, height)
-	if errors.Is(err, database.ErrNotFound) {
+	switch first := n.First(); {
+	case errors.Is(err, database.ErrNotFound) && height < first:
+		return ids.Empty, fmt.Errorf("block %d is not known here: the state began with a checkpoint at height %d", height, first)
+	case errors.Is(err, database.ErrNotFound):
 		return ids.Empty, fmt.Errorf("%w: block %d is not executed yet, the last one is %d", ErrBehind, height, n.Status().Height)
 	}
 	return id, err

@@ -151,6 +151,14 @@ func TestCheckpoint(t *testing.T) {
 	}
 	require.Positive(t, old)
 	require.Positive(t, later)
+	for _, h := range []uint64{1, height - 1} {
+		_, err := begun.BlockID(t.Context(), h)
+		require.EqualError(t, err, fmt.Sprintf("block %d is not known here: the state began with a checkpoint at height %d", h, height))
+	}
+	_, err := begun.BlockID(t.Context(), height)
+	require.NoError(t, err)
+	_, err = begun.BlockID(t.Context(), 1000)
+	require.ErrorIs(t, err, ErrBehind)
 	_, answer := call(t, begun, "/ext/bc/P", "platform.getBlockByHeight", `{"height":"1000"}`)
 	require.Contains(t, answer, "couldn't get block at height 1000: not found", "which is above the tip")
 }

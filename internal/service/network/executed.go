@@ -9,6 +9,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/hashing"
 
 	"quorate/internal/chain/envelope"
+	"quorate/internal/config"
+	"quorate/internal/index"
 	"quorate/internal/index/primary"
 	"quorate/internal/node"
 	"quorate/internal/peernode"
@@ -31,6 +33,14 @@ type verifiedNode struct {
 
 // indexNode returns what the indexes ask.
 func (n *Network) indexNode() primary.Node {
+	if n.peerNode != nil && n.peerNode.First() > 0 {
+		return checkpointNode{n.anyIndexNode(), n.Name, n.peerNode.First()}
+	}
+	return n.anyIndexNode()
+}
+
+// anyIndexNode is indexNode, whatever the P-Chain began with.
+func (n *Network) anyIndexNode() primary.Node {
 	switch {
 	case n.peerNode != nil && len(n.Node.Each()) > 0:
 		return verifiedNode{n.Node, n.Node.Executed(), n.peerNode}
@@ -38,6 +48,24 @@ func (n *Network) indexNode() primary.Node {
 		return downloadedNode{n.Node, n.peerNode}
 	}
 	return n.Node
+}
+
+// checkpointNode is what the indexes ask if the P-Chain that is executed here began with a checkpoint.
+type checkpointNode struct {
+	primary.Node
+	network string
+	first   uint64 // see peernode.Node
+}
+
+// BlockByHeight returns an *index.MissingError for blocks from before the checkpoint.
+func (c checkpointNode) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {
+	if height < c.first {
+		return nil, &index.MissingError{
+			Lacks: fmt.Sprintf("P-Chain block %d is not known here, because the P-Chain's state began with a checkpoint at height %d", height, c.first),
+			Do:    fmt.Sprintf("stop quorate, remove DATA_DIR/%s/%s, and begin without a checkpoint or with one below block %d", c.network, config.PChainFolder, height),
+		}
+	}
+	return c.Node.BlockByHeight(ctx, height)
 }
 
 // Height returns the height of the executed chain, which need not be executed to its tip.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,8 @@ import (
 	"github.com/ava-labs/avalanchego/utils/hashing"
 	proposer "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
+	"quorate/internal/chain/genesis"
+	"quorate/internal/index"
 	"quorate/internal/node"
 	"quorate/internal/peernode"
 )
@@ -159,4 +163,40 @@ func proposedBytes(parent ids.ID, b []byte) ([]byte, error) {
 		return nil, err
 	}
 	return wrapped.Bytes(), nil
+}
+
+// TestBlocksBelowCheckpoint: an index that needs blocks from before the checkpoint waits, and the error names the folder.
+func TestBlocksBelowCheckpoint(t *testing.T) {
+	dir := t.TempDir() // with a state that began with a checkpoint
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "CURRENT"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "checkpoint.json"), []byte(`{"height":20}`), 0o600))
+	begun, err := peernode.New(peernode.Options{Dir: dir, Genesis: new(genesis.Genesis), Beacons: []ids.NodeID{{1}}})
+	require.NoError(t, err)
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	for name, test := range map[string]struct {
+		nodes  []string
+		ledger bool
+	}{
+		"L1 transactions alone":         {[]string{node.PeersEndpoint}, false},
+		"a ledger alone":                {[]string{node.PeersEndpoint}, true},
+		"L1 transactions beside a node": {[]string{node.PeersEndpoint, server.URL}, false},
+		"a ledger beside a node":        {[]string{server.URL, node.PeersEndpoint}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := node.New(node.Options{Endpoints: test.nodes, Peers: begun})
+			require.NoError(t, err)
+			defer client.Close()
+			asked := (&Network{Name: "fuji", Node: client, peerNode: begun, ledger: test.ledger}).indexNode()
+			_, err = index.NewPChainSource(asked, nil).Fetch(t.Context(), 7, 16)
+			var missing *index.MissingError
+			require.ErrorAs(t, err, &missing)
+			require.Equal(t, "P-Chain block 7 is not known here, because the P-Chain's state began with a checkpoint at height 20; "+
+				"stop quorate, remove DATA_DIR/fuji/pchain, and begin without a checkpoint or with one below block 7", missing.Reason())
+			ended, end := context.WithCancel(t.Context())
+			end()
+			_, err = asked.BlockByHeight(ended, 20)
+			require.ErrorIs(t, err, context.Canceled, "the block is not requested")
+		})
+	}
 }
