@@ -167,6 +167,9 @@ type Staker struct {
 // Settlement is the end of a staking period.
 type Settlement struct {
 	StakingTxID ids.ID
+	// Weight, Start and End are those of the period. A renewing validator may have another weight afterwards.
+	Weight     uint64
+	Start, End time.Time
 	// Rewarded is false if the network denied the reward.
 	Rewarded bool
 	// PotentialReward is the reward of the period before commission, whether or not it was paid, in units of the staked

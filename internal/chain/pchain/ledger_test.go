@@ -588,7 +588,9 @@ func TestRewards(t *testing.T) {
 			got.Made = nil
 			require.Equal(t, ledger.Tx{
 				ID: ended.ID(), Kind: "RewardValidatorTx", Aborted: test.aborted,
-				Settled: &ledger.Settlement{StakingTxID: test.staking.ID(), Rewarded: !test.aborted},
+				Settled: &ledger.Settlement{
+					StakingTxID: test.staking.ID(), Weight: got.Settled.Weight, Start: got.Settled.Start, End: got.Settled.End, Rewarded: !test.aborted,
+				},
 			}, got)
 		})
 	}

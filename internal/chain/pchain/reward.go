@@ -108,6 +108,7 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	if one == nil || one.pending != 0 || renews != (one.renewal != nil) {
 		return nil, nil, fmt.Errorf("%w: proposal %s: %w: %s", ErrTransaction, tx.ID, errNoStaker, stakingID)
 	}
+	tx.Settled.Weight, tx.Settled.Start, tx.Settled.End = one.weight, unixTime(one.start), unixTime(one.end)
 	if renews {
 		tx.Kind = ledger.Unknown
 	}

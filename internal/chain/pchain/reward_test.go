@@ -265,6 +265,11 @@ func TestRenewedPeriods(t *testing.T) {
 	made, tx := r.end(end, &txs.RewardAutoRenewedValidatorTx{TxID: add.ID(), Timestamp: uint64(end.Unix())}, true)
 	require.Equal(t, [][3]uint64{{0, own - room, uint64(ledger.ValidationReward)}}, made)
 	require.Equal(t, end.Add(period), tx.Settled.RenewedUntil)
+	requirePeriod := func(weight uint64, start time.Time) {
+		t.Helper()
+		require.Equal(t, []any{weight, start, start.Add(period)}, []any{tx.Settled.Weight, tx.Settled.Start, tx.Settled.End})
+	}
+	requirePeriod(weight, at)
 	require.NotEqual(t, add.ID(), tx.Made[0].TxID)
 	own = r.potential(rate(end), end, period, weight+room, primary)
 	r.requireSupply(primary)
@@ -274,6 +279,7 @@ func TestRenewedPeriods(t *testing.T) {
 	made, tx = r.end(end, &txs.RewardAutoRenewedValidatorTx{TxID: add.ID(), Timestamp: uint64(end.Unix())}, true)
 	require.Equal(t, [][3]uint64{{0, own + room, uint64(ledger.ValidationReward)}}, made, "includes the restaked part")
 	require.Zero(t, tx.Settled.RenewedUntil)
+	requirePeriod(weight+room, at.Add(period))
 	r.requireSupply(primary)
 }
 

@@ -54,7 +54,8 @@ type Event struct {
 	// StakingTxID is the validation or delegation that a Paid event ends or renews, and Delegator its kind.
 	StakingTxID ids.ID
 	Delegator   bool
-	// Weight, Start and End are those of the validation or delegation; L1 validators have no period.
+	// Weight, Start and End are those of the validation or delegation, in a Paid event those of the period that ended. L1
+	// validators have no period.
 	Weight     uint64
 	Start, End time.Time
 	// Amount is the balance that an L1 validator begins with, that was added, or that was returned, in nAVAX.
@@ -145,7 +146,7 @@ func (b *application) staked(changes []pchain.StakerChange) error {
 		}
 		paid := Event{
 			Kind: Paid, TxID: tx.ID, SubnetID: c.SubnetID, NodeID: c.NodeID, StakingTxID: c.TxID, Delegator: c.Delegator,
-			Weight: c.Weight, Start: c.Start, End: c.End,
+			Weight: tx.Settled.Weight, Start: tx.Settled.Start, End: tx.Settled.End,
 		}
 		for j := range tx.Made {
 			out := &tx.Made[j]

@@ -24,6 +24,8 @@ import (
 type expected struct {
 	events        []string
 	paid          []string // amounts and addresses of rewards
+	ended         map[ids.ID]history.Stake
+	grown         bool // an ended period is followed by one with a larger stake
 	before, after map[ids.ID]uint64
 }
 
@@ -91,6 +93,14 @@ func (o *oracle) expect(t *testing.T, b *pchain.Block, made *history.Block) *exp
 			say(registry.Disabled, ids.Empty, id, 0)
 		}
 	}
+	e.ended = make(map[ids.ID]history.Stake)
+	for _, id := range made.Ended {
+		e.ended[id] = o.staked[id]
+	}
+	for _, s := range made.Began {
+		e.grown = e.grown || e.ended[s.TxID].Weight > 0 && e.ended[s.TxID].Weight < s.Weight
+		o.staked[s.TxID] = s
+	}
 	for _, r := range made.Rewarded {
 		for _, raw := range r.UTXOs {
 			utxo := new(avax.UTXO)
@@ -142,6 +152,7 @@ func TestActivityEqualsReplay(t *testing.T) {
 		require.Positive(t, seen[role], "histories without payments of role %d show nothing", role)
 	}
 	require.Positive(t, seen["used up"])
+	require.Positive(t, seen["grown"])
 }
 
 // TestActivityBeyondLastBlock asks an index for a block that it does not have yet, as a server that lags is asked.
@@ -178,6 +189,11 @@ func checkActivity(t *testing.T, x *registry.Index, want *expected, height uint6
 		switch {
 		case e.Kind == registry.Paid:
 			require.NotEmpty(t, e.Payments)
+			s := want.ended[e.StakingTxID]
+			require.Equal(t, []any{s.NodeID, s.Delegator, s.Weight, s.Start, s.End}, []any{e.NodeID, e.Delegator, e.Weight, e.Start, e.End}, "height %d", height)
+			if want.grown {
+				seen["grown"]++
+			}
 			for _, p := range e.Payments {
 				seen[p.Role]++
 				paid = append(paid, fmt.Sprint(p.AssetID, p.Amount, p.Addresses))

@@ -24,10 +24,11 @@ import (
 const Name = "registry"
 
 // Form returns the format of the rows. Version 2 added the activity of validators, version 3 the stake by day, rewards of
-// delegations, and the supply.
+// delegations, and the supply. Until version 4, payments to renewing validators had the weight and times of the next
+// period.
 func Form() index.Form {
 	return index.Form{
-		Name: Name, Version: 3, Cursor: index.CursorOf(Name),
+		Name: Name, Version: 4, Reads: 3, Cursor: index.CursorOf(Name),
 		Families: []store.Family{
 			store.FamilyRegistryState, store.FamilyBlockchain, store.FamilyRegistered, store.FamilyValidator,
 			store.FamilyL1Validator, store.FamilyL1ValidatorList, store.FamilyValidatorActivity, store.FamilyStakeDay,

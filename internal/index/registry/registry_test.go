@@ -102,13 +102,14 @@ type oracle struct {
 	time     time.Time
 	config   fee.Config
 	proposal *txs.Tx
-	last     *txs.Tx // the proposal, for expect
+	last     *txs.Tx                  // the proposal, for expect
+	staked   map[ids.ID]history.Stake // each stake in its last period, for expect
 }
 
 func newOracle(config fee.Config) *oracle {
 	return &oracle{
 		periods: make(map[ids.ID]*period), delegate: make(map[ids.ID]*period), weights: make(map[ids.ID]uint64),
-		l1: make(map[ids.ID]*l1Validator), config: config,
+		l1: make(map[ids.ID]*l1Validator), config: config, staked: make(map[ids.ID]history.Stake),
 	}
 }
 
