@@ -165,9 +165,9 @@ type OutputPage struct {
 // maxOwners is the number of owners with which a page of outputs ends before its limit. An output can have 3,200.
 const maxOwners = 50_000
 
-// UTXOs returns a page of outputs. It may be shorter than the limit if they have many owners. Pages neither repeat nor skip outputs while new blocks arrive: together they show
-// the state at the first page. The exception is a query without spent outputs, which omits an output consumed before
-// its page is read.
+// UTXOs returns a page of outputs. It may be shorter than the limit if they have many owners. Pages neither repeat nor skip
+// outputs while new blocks arrive: together they show the state at the first page. The exception is a query without spent
+// outputs, which omits an output consumed before its page is read.
 func (r *Index) UTXOs(ctx context.Context, q OutputQuery) (*OutputPage, error) {
 	// Read the lists of cached accounts together with the search for accounts.
 	expected := &outputWalk{query: &q, accounts: q.accounts(r.cache.of(q.ChainID, q.Addresses))}
