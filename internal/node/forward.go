@@ -170,24 +170,25 @@ func (c *Client) Load() Load {
 	return l
 }
 
-// methodsOf returns the methods of body, a call or a batch; nil if it is neither.
+// methodsOf returns the methods of body, a call or a batch; nil if it is not JSON. Like a node (libevm, package rpc), it
+// ignores what follows and reads the other fields and calls if one has the wrong type.
 func methodsOf(body []byte) []string {
-	type call struct {
-		Method string `json:"method"`
-	}
-	calls := make([]call, 1)
-	var err error
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
-		err = json.Unmarshal(body, &calls)
-	} else {
-		err = json.Unmarshal(body, &calls[0])
-	}
-	if err != nil {
+	var whole json.RawMessage
+	if json.NewDecoder(bytes.NewReader(body)).Decode(&whole) != nil {
 		return nil
 	}
+	calls := []json.RawMessage{whole}
+	if whole[0] == '[' {
+		calls = nil
+		_ = json.Unmarshal(whole, &calls) // never fails: whole is valid
+	}
 	methods := make([]string, len(calls))
-	for i, c := range calls {
-		methods[i] = c.Method
+	for i, raw := range calls {
+		var call struct {
+			Method string `json:"method"`
+		}
+		_ = json.Unmarshal(raw, &call)
+		methods[i] = call.Method
 	}
 	return methods
 }

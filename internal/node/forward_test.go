@@ -242,6 +242,22 @@ func TestReads(t *testing.T) {
 	})
 }
 
+// What a node ignores hides no method: a call that is none, a field of the wrong type, and what follows the JSON.
+func TestMethods(t *testing.T) {
+	for body, want := range map[string][]string{
+		`{"method":"eth_call"}`:                           {"eth_call"},
+		`{"method":"eth_call","id":{}} more`:              {"eth_call"},
+		`{"method":"eth_call","METHOD":5}`:                {"eth_call"},
+		` [{"method":"a_b"}, 5, null, [], {"method":7}]`:  {"a_b", "", "", "", ""},
+		`[5,{"method":"eth_call","params":["0x"]}][`:      {"", "eth_call"},
+		`[{"method":"eth_call"},{"method":["eth_send"]}]`: {"eth_call", ""},
+		`[]`: {}, `5`: {""}, `null`: {""},
+		``: nil, `issueTx`: nil, `[{"method":"eth_call"}`: nil,
+	} {
+		require.Equal(t, want, methodsOf([]byte(body)), body)
+	}
+}
+
 // A transaction goes to one node, unless that node certainly did not receive it.
 func TestForwardTransactionOnce(t *testing.T) {
 	const issue = `{"jsonrpc":"2.0","id":1,"method":"platform.issueTx","params":{}}`
@@ -254,20 +270,22 @@ func TestForwardTransactionOnce(t *testing.T) {
 		first      func(*http.Request) (*http.Response, error)
 		asked      string
 	}{
-		"hanging node":             {issue, "", hang, "a"},
-		"broken connection":        {issue, "", refuse, "a"},
-		"bad gateway":              {issue, "", answer(502, "bad"), "a"},
-		"garbage":                  {issue, "", answer(200, "<html>"), "a"},
-		"batch":                    {"[" + issue + "]", "", hang, "a"},
-		"on an EVM chain":          {`{"method":"eth_sendRawTransaction"}`, "", hang, "a"},
-		"by another spelling":      {`[{"method":"eth_call"},{"method":"eth\u005fsendRawTransaction"}]`, "", hang, "a"},
-		"not reached":              {issue, `"b"`, unsent, "ab"},
-		"overloaded":               {issue, `"b"`, answer(429, "slow"), "ab"},
-		"not ready":                {issue, `"b"`, answer(503, "bootstrapping"), "ab"},
-		"no transaction":           {`{"method":"eth_call"}`, `"b"`, hang, "ab"},
-		"no transaction, either":   {`{"method":"platform.getTx","params":["platform.issueTx"]}`, `"b"`, refuse, "ab"},
-		"no JSON":                  {`issueTx`, `"b"`, refuse, "ab"},
-		"the node says what it is": {issue, "no", answer(400, "no"), "a"},
+		"hanging node":               {issue, "", hang, "a"},
+		"broken connection":          {issue, "", refuse, "a"},
+		"bad gateway":                {issue, "", answer(502, "bad"), "a"},
+		"garbage":                    {issue, "", answer(200, "<html>"), "a"},
+		"batch":                      {"[" + issue + "]", "", hang, "a"},
+		"batch with an invalid call": {`[{"method":"eth_sendRawTransaction","params":["0x"]},5]`, "", hang, "a"},
+		"before other text":          {issue + "}", "", hang, "a"},
+		"on an EVM chain":            {`{"method":"eth_sendRawTransaction"}`, "", hang, "a"},
+		"by another spelling":        {`[{"method":"eth_call"},{"method":"eth\u005fsendRawTransaction"}]`, "", hang, "a"},
+		"not reached":                {issue, `"b"`, unsent, "ab"},
+		"overloaded":                 {issue, `"b"`, answer(429, "slow"), "ab"},
+		"not ready":                  {issue, `"b"`, answer(503, "bootstrapping"), "ab"},
+		"no transaction":             {`{"method":"eth_call"}`, `"b"`, hang, "ab"},
+		"no transaction, either":     {`{"method":"platform.getTx","params":["platform.issueTx"]}`, `"b"`, refuse, "ab"},
+		"no JSON":                    {`issueTx`, `"b"`, refuse, "ab"},
+		"the node says what it is":   {issue, "no", answer(400, "no"), "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
