@@ -23,6 +23,8 @@ type Node interface {
 	Upstream
 	// Connect opens the WebSocket of the API at path.
 	Connect(ctx context.Context, path string) (*websocket.Conn, error)
+	// Await waits until the calls of body may be sent over a WebSocket. The error is node.ErrBusy if ctx ends before.
+	Await(ctx context.Context, body []byte) error
 }
 
 // callTypes are the content types of calls of the Ethereum API.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"quorate/handlers"
@@ -28,7 +29,15 @@ import (
 // elsewhere is a node with WebSockets.
 type elsewhere struct {
 	upstream
-	url string
+	url   string
+	await func(ctx context.Context, body []byte) error // may be nil
+}
+
+func (e *elsewhere) Await(ctx context.Context, body []byte) error {
+	if e.await == nil {
+		return nil
+	}
+	return e.await(ctx, body)
 }
 
 func (e *elsewhere) Connect(ctx context.Context, path string) (*websocket.Conn, error) {
@@ -365,6 +374,36 @@ func TestBatchesHaveAllowances(t *testing.T) {
 	require.Equal(t, batch(2), hear(t, conn))
 	say(t, conn, batch(11))
 	require.Contains(t, hear(t, conn), `"message":"11 requests at once are more than are ever allowed, which is 10; send them in parts"`)
+}
+
+// Calls over a connection count against the rate of the nodes. A call for which it leaves no room gets an error, and the
+// connection goes on.
+func TestConnectionKeepsToTheRate(t *testing.T) {
+	far := echoing(t)
+	var asked []string
+	full := false
+	far.await = func(ctx context.Context, body []byte) error {
+		_, bounded := ctx.Deadline()
+		assert.True(t, bounded)
+		asked = append(asked, string(body))
+		if full {
+			return fmt.Errorf("%w: secret", node.ErrBusy)
+		}
+		return nil
+	}
+	conn, _ := serveSockets(t, rpc.Ethereum{Node: far, Namespaces: []string{"eth"}}, nil).open(t)
+	const call = `{"method":"eth_call","id":1}`
+	say(t, conn, call)
+	require.Equal(t, call, hear(t, conn))
+	say(t, conn, `{"method":"debug_setHead","id":2}`)
+	require.Contains(t, hear(t, conn), `"code":-32601`)
+	full = true
+	say(t, conn, "["+call+"]")
+	require.Equal(t, `[{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"too many calls to the upstream node are in progress; try again in a moment"}}]`, hear(t, conn))
+	full = false
+	say(t, conn, call)
+	require.Equal(t, call, hear(t, conn))
+	require.Equal(t, []string{call, "[" + call + "]", call}, asked)
 }
 
 // A batch has as many calls as a node accepts. Larger ones are refused before they take many times

@@ -99,7 +99,7 @@ func (e Ethereum) Connections() http.Handler {
 const (
 	// arrivalTime is the maximum time for a client's message to arrive.
 	arrivalTime = 10 * time.Second
-	// sendTime is the timeout for sending a message to the upstream node.
+	// sendTime is the timeout for sending a message to the upstream node, including the wait for its rate.
 	sendTime = 10 * time.Second
 	// farewellTime is the maximum time for a client to acknowledge the close.
 	farewellTime = time.Second
@@ -225,6 +225,12 @@ func (p *session) hear(ctx context.Context, message io.Reader) error {
 	}
 	sending, sent := context.WithTimeout(ctx, sendTime)
 	defer sent()
+	if err := p.Node.Await(sending, calls.body); err != nil {
+		if err := p.answer(ctx, calls.fail(codeExhausted, p.excuse(err))); err != nil {
+			return err
+		}
+		return rest(ctx, longestPause)
+	}
 	return p.far.Write(sending, websocket.MessageText, calls.body)
 }
 

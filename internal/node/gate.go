@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ErrBusy reports that a call was not made because the calls in progress for clients take all of the gate.
+// ErrBusy reports that a call was not made because the calls in progress for clients take all of the gate, or the rate
+// leaves none.
 var ErrBusy = errors.New("too many calls to the upstream nodes are in progress for clients")
 
 const (

@@ -94,8 +94,8 @@ func (e *EVM) listen(ctx context.Context, wake func()) (subscribed bool, err err
 }
 
 // Connect opens the WebSocket for the API at path of a node: the one that answered latest
-// or, if that offers none, another one. The connection stays with that node. The error is
-// ErrUnavailable or ctx's own.
+// or, if that offers none, another one. The connection stays with that node. Call Await
+// before each message. The error is ErrUnavailable or ctx's own.
 func (c *Client) Connect(ctx context.Context, path string) (*websocket.Conn, error) {
 	var failures []string
 	for _, i := range c.order(path) {

@@ -432,6 +432,18 @@ func TestRateIsShared(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "10 requests a second")
 		require.Empty(t, p.log.String())
+
+		// Calls over connections of clients count, too, also those of a batch.
+		time.Sleep(time.Second)
+		client, done := context.WithTimeout(WithClient(t.Context(), named("one")), 5*time.Second)
+		defer done()
+		began = time.Now()
+		for range 5 {
+			require.NoError(t, one.Await(client, []byte(`[{"method":"eth_call"},{"method":"eth_call"},5]`)))
+		}
+		require.InDelta(t, (15-7)/7.5, time.Since(began).Seconds(), 0.1)
+		require.ErrorIs(t, one.Await(ctx, []byte(`[{},{},{},{},{},{},{},{},{}]`)), ErrBusy)
+		require.NoError(t, p.client(t, Options{Endpoints: []string{"http://a"}}).Await(ctx, nil), "there is no rate")
 	})
 }
 

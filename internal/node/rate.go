@@ -17,6 +17,18 @@ func NewRate(perSecond int) *Rate {
 	return &Rate{all: rate.NewLimiter(rate.Limit(perSecond), perSecond), clients: rate.NewLimiter(rate.Limit(part), max(1, int(part)))}
 }
 
+// Await waits until the rate allows the calls of body, a call or a batch that the caller sends over a connection of
+// Connect. The error is ErrBusy if ctx ends before.
+func (c *Client) Await(ctx context.Context, body []byte) error {
+	if c.rate == nil {
+		return nil // without reading body
+	}
+	if err := c.await(ctx, len(methodsOf(body))); err != nil {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return nil
+}
+
 // await waits until the rate allows a number of calls, 0 means 1. A batch of more than the rate counts as the calls of
 // one second.
 func (c *Client) await(ctx context.Context, calls int) error {
