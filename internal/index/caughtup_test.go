@@ -32,13 +32,33 @@ func TestCaughtUpBeforeARestart(t *testing.T) {
 				s.position(test.from, test.next, test.kept, nil)
 				s.failing(task{doing: askingHeight}, errors.New("away"))
 				time.Sleep(unreachableAfter - time.Second)
-				require.False(t, s.read().CaughtUp, "the node may answer soon")
+				require.False(t, s.read().Ready(), "the node may answer soon")
 				time.Sleep(time.Second)
 				require.Equal(t, test.want, s.read().CaughtUp)
+				require.Equal(t, test.want, s.read().Ready())
 				s.failing(task{doing: askingHeight}, nil)
 				s.tip(100_000)
-				require.False(t, s.read().CaughtUp)
+				require.False(t, s.read().Ready())
 			})
 		})
 	}
+}
+
+// The index answers for its chain once it is near the tip, also when it lags later, until it stops.
+func TestReady(t *testing.T) {
+	var s status
+	s.begin()
+	require.False(t, s.read().Ready())
+	s.position(0, 5, 0, nil)
+	s.tip(100)
+	require.False(t, s.read().Ready())
+	s.committed(100, nil)
+	require.True(t, s.read().Ready())
+	s.tip(5000)
+	require.True(t, s.read().Ready())
+	now := s.read()
+	now.State = Stopped // by the matcher of atomic transfers, see package primary
+	require.False(t, now.Ready())
+	s.end(errors.New("damaged"), false)
+	require.False(t, s.read().Ready())
 }

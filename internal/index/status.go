@@ -104,6 +104,9 @@ func (s Status) Lag() uint64 {
 	return s.Tip - s.Next + 1
 }
 
+// Ready reports whether the index has caught up and goes on, so that it can answer for the chain.
+func (s Status) Ready() bool { return s.CaughtUp && s.State != Stopped }
+
 // near reports whether the tip is at most NearTip blocks away, as far as is known. An index without any block from a
 // node is not near, however short the chain is: the nodes may lack its blocks. The block at height 0 comes from the
 // genesis.

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -847,18 +846,4 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 		raw, _ = w.call(t, method, `{}`)
 		require.Equal(t, `"from upstream"`, string(raw), method)
 	}
-}
-
-func TestReady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		status := index.Status{}
-		ready := chain.Ready(func() index.Status { return status })
-		require.False(t, ready())
-		status.TipKnown, status.Tip, status.Next = true, 10, 5
-		require.False(t, ready())
-		status.Next = 11
-		require.True(t, ready())
-		status.Next, status.Tip = 11, 500
-		require.True(t, ready(), "once it was")
-	})
 }

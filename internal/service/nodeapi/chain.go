@@ -58,7 +58,7 @@ func (a *API) withIndex(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.End
 	options := make(map[string]chain.Options)
 	for name, id := range map[string]ids.ID{index.PChain: constants.PlatformChainID, index.XChain: g.XChainID, index.CChain: g.CChainID} {
 		status := func() index.Status { return chains.ChainStatus(name) }
-		ready[id] = chain.Ready(status)
+		ready[id] = func() bool { return status().Ready() }
 		options[name] = chain.Options{
 			NetworkID: a.network.ID, ID: id, Name: name, Aliases: a.aliases, Store: a.store, Ledger: chains.Ledger,
 			Status: status, Sources: ready, Log: a.log,

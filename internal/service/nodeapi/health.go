@@ -83,7 +83,7 @@ func (c *checks) bls(context.Context) (any, error) {
 	return "node is not a validator", nil // as a node puts it; signing requires no validator
 }
 
-// bootstrapped lists the subnets with a chain whose index has not reached the last block since the start.
+// bootstrapped lists the subnets with a chain whose index is not ready.
 func (c *checks) bootstrapped(context.Context) (any, error) {
 	for _, id := range c.chains() {
 		if !c.api.bootstrapped(id) {

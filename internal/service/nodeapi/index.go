@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"quorate/handlers/rpc"
-	"quorate/handlers/rpc/chain"
 	rpcindex "quorate/handlers/rpc/index"
 	"quorate/internal/index"
 	"quorate/internal/index/container"
@@ -41,7 +40,7 @@ func addIndexes(a *API) error {
 		e := rpc.Endpoint{}
 		if chains != nil && chains.Kept() {
 			// Vertices belong to the X-Chain.
-			e.Ready = chain.Ready(func() index.Status { return chains.ChainStatus(one.chain) })
+			e.Ready = func() bool { return chains.ChainStatus(one.chain).Ready() }
 			s := rpcindex.New(rpcindex.Options{
 				Reader: a.store, Log: a.log, Chain: container.Chain{NetworkID: a.network.ID, Name: one.kept},
 				Heights: func(ctx context.Context) (uint64, uint64, error) {

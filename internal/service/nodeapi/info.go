@@ -49,11 +49,11 @@ func addInfo(a *API) error {
 	return nil
 }
 
-// bootstrapped reports whether the index of a blockchain has reached the last block since the start. It is true if the
-// chain is not indexed: upstream nodes answer for it.
+// bootstrapped reports whether the index of a blockchain is ready. It is true if the chain is not indexed: upstream nodes
+// answer for it.
 func (a *API) bootstrapped(id ids.ID) bool {
 	status, indexed := a.status(id)
-	return !indexed || status.CaughtUp
+	return !indexed || status.Ready()
 }
 
 // status returns the state of a primary network chain's index, and false if the chain is not indexed.
