@@ -12,6 +12,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/internal/index/container"
 	"quorate/internal/store"
 )
 
@@ -124,8 +125,12 @@ func (p *Pipeline[B]) takeOver(ctx context.Context, start uint64) (lanes []*lane
 			for _, l := range lanes {
 				start = min(start, l.next)
 			}
-			l, err := p.lane(ctx, Containers, start, p.keep(), &batch)
+			writer := container.NewWriter(container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain})
+			l, err := p.lane(ctx, Containers, start, p.keep(writer), &batch)
 			if err != nil {
+				return err
+			}
+			if err := writer.Resume(ctx, p.options.Store, l.next); err != nil {
 				return err
 			}
 			lanes = append(lanes, l)

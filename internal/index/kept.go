@@ -51,10 +51,8 @@ func readMark(ctx context.Context, r store.Reader, name string) (mark, error) {
 	return parseMark(values[0])
 }
 
-// keep returns a function that writes the containers of blocks. The function caches what it wrote; discard it if one of
-// its batches fails.
-func (p *Pipeline[B]) keep() func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
-	writer := container.NewWriter(container.Chain{NetworkID: p.options.NetworkID, Name: p.options.Chain})
+// keep returns a function that writes the containers of blocks.
+func (p *Pipeline[B]) keep(writer *container.Writer) func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
 	return func(_ context.Context, _ store.Reader, block *Block[B], batch *store.Batch) error {
 		if block.Container.Form == 0 {
 			return fmt.Errorf("%w: the source gives no container", ErrUnreadable)

@@ -184,7 +184,8 @@ var (
 	// the next, too.
 	FamilyContainer = family(60, "cont")
 	// FamilyContainerID maps container IDs to heights: p is network, chain and the beginning of the
-	// container's ID.
+	// container's ID. Rows with network and chain as p say at which heights, k, containers
+	// without an ID begin.
 	FamilyContainerID = family(61, "cont_id")
 	// FamilyAnswer holds replies of nodes about P-Chain blocks, such as rewards: p is
 	// the network, what was asked, and the transaction. See package index/primary.

@@ -187,12 +187,17 @@ func (s *Service) find(ctx context.Context, id ids.ID) (first uint64, one contai
 	case first >= end:
 		return 0, one, database.ErrNotFound
 	}
-	// The container may have no known ID. Containers with IDs are a suffix or a prefix of the range, because upstream
-	// nodes gain or lose their index.
 	for _, h := range []uint64{first, end - 1} {
 		if _, err := s.accepted(ctx, h); err != nil {
 			return 0, one, err
 		}
+	}
+	// The ID may be that of a block for which the node's index failed for a moment.
+	switch lacks, err := s.o.Chain.Lacks(ctx, s.o.Reader, first, end); {
+	case err != nil:
+		return 0, one, s.broken(err)
+	case lacks:
+		return 0, one, rpc.ErrForward
 	}
 	return 0, one, database.ErrNotFound
 }

@@ -47,8 +47,9 @@ func record(t testing.TB, n int, bare ...int) (*store.Memory, container.Chain, [
 	for _, i := range bare {
 		all[i].Form, all[i].ID, all[i].Time = container.Bare, ids.Empty, time.Time{}
 	}
+	writer := container.NewWriter(chain)
 	for i := range all {
-		chain.Put(&batch, &all[i])
+		writer.Put(&batch, &all[i])
 	}
 	require.NoError(t, s.Commit(t.Context(), &batch))
 	return s, chain, all
@@ -202,6 +203,17 @@ func TestForwarding(t *testing.T) {
 	require.Equal(t, `{"index":"3"}`, string(got))
 	got, _ = call(t, o, "getContainerRange", `{"startIndex":3,"numToFetch":4}`)
 	require.NotEqual(t, forwarded, got)
+
+	// The node's index failed for a moment.
+	hole, _, blocks := record(t, 5, 2)
+	within := Options{Reader: hole, Chain: chain, Heights: between(1, 6)}
+	for _, method := range []string{"isAccepted", "getIndex", "getContainerByID"} {
+		got, _ := call(t, within, method, `{"id":"`+ids.ID(hashing.ComputeHash256Array(blocks[2].Bytes)).String()+`"}`)
+		require.Equal(t, forwarded, got, method)
+	}
+	within.Heights = between(4, 6)
+	got, _ = call(t, within, "isAccepted", "{}")
+	require.Equal(t, `{"isAccepted":false}`, string(got), "no block of this index lacks its ID")
 
 	// There are more than are kept.
 	o.Heights = between(1, 8)

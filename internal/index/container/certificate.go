@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/ava-labs/avalanchego/staking"
@@ -25,21 +26,41 @@ const (
 )
 
 // Writer writes the containers of one chain in order. It stores each proposer certificate once in a row of its own,
-// because certificates repeat. The rows depend only on the containers. A Writer must be discarded when a batch is not
-// committed.
+// because certificates repeat, and notes where containers without a consensus ID begin (see Chain.Lacks). The rows
+// depend only on the containers. A Writer must be discarded when a batch is not committed.
 type Writer struct {
 	chain Chain
 	// known maps written certificates to their IDs.
 	known map[string][]byte
 	// bytes is the approximate size of known.
 	bytes int
+	// lacking is set if the last container lacks its consensus ID.
+	lacking bool
 }
 
 // NewWriter returns the writer of a chain.
 func NewWriter(c Chain) *Writer { return &Writer{chain: c, known: make(map[string][]byte)} }
 
+// Resume makes w go on at height, after stored containers.
+func (w *Writer) Resume(ctx context.Context, r store.Reader, height uint64) error {
+	if height == 0 {
+		return nil
+	}
+	last, err := w.chain.Get(ctx, r, height-1)
+	if errors.Is(err, ErrMissing) || errors.Is(err, store.ErrCorrupt) {
+		return nil // at most, the row of the next container says again that it lacks its ID
+	}
+	w.lacking = err == nil && last.Form != Accepted
+	return err
+}
+
 // Put writes a container. The batch does not retain its bytes.
 func (w *Writer) Put(batch *store.Batch, one *Container) {
+	lacks := one.Form != Accepted
+	if lacks && !w.lacking {
+		batch.Add(store.FamilyContainerID, w.chain.lackKey(one.Height), []byte{1})
+	}
+	w.lacking = lacks
 	from, to, ok := envelope.Certificate(one.Bytes)
 	if !ok || to-from < leastCertificate || to-from > mostCertificate {
 		w.chain.Put(batch, one)

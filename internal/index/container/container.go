@@ -96,6 +96,11 @@ func (c Chain) idKey(id ids.ID) store.PK { return store.PK{P: row.ShortID(c.pref
 // wholeIDKey is the key in stores written before idKey existed.
 func (c Chain) wholeIDKey(id ids.ID) store.PK { return store.PK{P: append(c.prefix(), id[:]...)} }
 
+// lackKey is the key of a row that says that containers without a consensus ID begin at height.
+func (c Chain) lackKey(height uint64) store.PK {
+	return store.PK{P: c.prefix(), K: binary.BigEndian.AppendUint64(nil, height)}
+}
+
 // Flags of a value, combined with its form.
 const (
 	flagForm  = 0x0f
@@ -286,4 +291,32 @@ func (c Chain) ByID(ctx context.Context, r store.Reader, id ids.ID) (Container, 
 		return Container{}, err
 	}
 	return one, nil
+}
+
+// Lacks reports whether a container lacks its consensus ID, from one height until, not including, another. It is also true
+// if this is unknown: a store that an earlier version began has no rows about it.
+func (c Chain) Lacks(ctx context.Context, r store.Reader, from, until uint64) (bool, error) {
+	lo, hi := c.lackKey(from), c.lackKey(until)
+	rows, err := r.Scan(ctx, store.FamilyContainerID, lo.P, lo.K, hi.K, store.Ascending, 1)
+	if err != nil {
+		return false, fmt.Errorf("reading which containers lack their ID: %w", err)
+	}
+	if len(rows) > 0 {
+		return true, nil
+	}
+	for _, height := range []uint64{from, 0} {
+		one, err := c.Get(ctx, r, height)
+		switch {
+		case errors.Is(err, ErrMissing), err == nil && one.Form == Accepted:
+			continue
+		case err != nil || height > 0:
+			return err == nil, err
+		}
+		// The genesis block has no ID, so that its row shows whether the store has these rows.
+		values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.lackKey(0)})
+		if err != nil || values[0] == nil {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -73,6 +74,66 @@ func TestContainersComeBack(t *testing.T) {
 	one, err = c.ByID(t.Context(), s, ids.ID{9})
 	require.NoError(t, err)
 	require.Equal(t, whole, one)
+}
+
+func TestLacks(t *testing.T) {
+	at := time.Unix(1_600_000_000, 0).UTC()
+	p, x := Chain{NetworkID: 5, Name: "P"}, Chain{NetworkID: 5, Name: "X"}
+	write := func(restarts ...uint64) *store.Memory {
+		s := store.NewMemory()
+		onP, onX := NewWriter(p), NewWriter(x)
+		for height := range uint64(3000) {
+			var b store.Batch
+			if slices.Contains(restarts, height) {
+				onP = NewWriter(p)
+				require.NoError(t, onP.Resume(t.Context(), s, height))
+			}
+			one := Container{Height: height, Form: Accepted, ID: ids.ID{byte(height), byte(height >> 8), 1}, Time: at}
+			onX.Put(&b, &one)
+			switch {
+			case height == 0 || height >= 1500 && height < 1600:
+				one = Container{Height: height, Form: Bare, Bytes: []byte("bare")}
+			case height >= 1600 && height < 1700:
+				one = Container{Height: height, Form: Part}
+			}
+			onP.Put(&b, &one)
+			require.NoError(t, s.Commit(t.Context(), &b))
+		}
+		return s
+	}
+	s := write()
+	for _, test := range []struct {
+		chain       string
+		from, until uint64
+		want        bool
+	}{
+		{"P", 0, 3000, true},
+		{"P", 1, 3000, true},
+		{"P", 1, 1500, false},
+		{"P", 1, 1501, true},
+		{"P", 1550, 1551, true},
+		{"P", 1600, 3000, true},
+		{"P", 1700, 3000, false},
+		{"X", 0, 3000, false},
+		{"V", 0, 3000, false}, // without any
+	} {
+		got, err := Chain{NetworkID: 5, Name: test.chain}.Lacks(t.Context(), s, test.from, test.until)
+		require.NoError(t, err)
+		require.Equal(t, test.want, got, "%+v", test)
+	}
+	want, err := store.DumpHash(t.Context(), s)
+	require.NoError(t, err)
+	got, err := store.DumpHash(t.Context(), write(0, 1, 1500, 1501, 1600, 1650, 1700, 2000))
+	require.NoError(t, err)
+	require.Equal(t, want, got, "rows that depend on restarts")
+
+	// A store that was begun without these rows.
+	var b store.Batch
+	b.Delete(store.FamilyContainerID, p.lackKey(0))
+	require.NoError(t, s.Commit(t.Context(), &b))
+	lacks, err := p.Lacks(t.Context(), s, 1700, 3000)
+	require.NoError(t, err)
+	require.True(t, lacks)
 }
 
 func FuzzParse(f *testing.F) {
