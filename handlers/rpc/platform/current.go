@@ -91,13 +91,15 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 	if err != nil {
 		return nil, err
 	}
-	// The request continues when one of its callers leaves.
+	// The request continues when one of its callers leaves. Requests at different heights do not share an answer: a
+	// caller may know the later height.
 	shared, done := node.Outlive(context.WithoutCancel(ctx))
-	coming := c.asking.DoChan(question, func() (any, error) {
+	height := c.height()
+	coming := c.asking.DoChan(fmt.Sprint(height, question), func() (any, error) {
 		defer done()
 		ctx, cancel := context.WithTimeout(shared, answerTimeout)
 		defer cancel()
-		a := &answer{height: c.height(), at: time.Now()}
+		a := &answer{height: height, at: time.Now()}
 		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(rpc.RefusalError)) {
 			c.answers.Set(question, a)
 		}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -57,6 +59,35 @@ func TestCallerLeavesOthersTheirAnswer(t *testing.T) {
 		require.NoError(t, <-stays)
 		synctest.Wait()
 		require.Zero(t, budget.Usage().Bytes)
+	})
+}
+
+// TestAnswerOfAnEarlierHeight checks that a caller does not get the answer to a request from before the current height.
+func TestAnswerOfAnEarlierHeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := upstream{release: make(chan struct{})}
+		var height atomic.Uint64
+		c := newCurrent(u, "/ext/bc/P", height.Load, slog.New(slog.DiscardHandler))
+		ask := func() <-chan *answer {
+			answered := make(chan *answer, 1)
+			go func() {
+				a, err := c.answer(t.Context(), "platform.getCurrentSupply", ids.Empty, nil, struct{}{})
+				assert.NoError(t, err)
+				answered <- a
+			}()
+			synctest.Wait()
+			return answered
+		}
+		height.Store(1)
+		early, shares := ask(), ask()
+		height.Store(2)
+		late := ask()
+		close(u.release)
+		first := <-early
+		require.Equal(t, uint64(1), first.height)
+		require.Same(t, first, <-shares)
+		require.Equal(t, uint64(2), (<-late).height)
+		require.NotSame(t, first, <-ask())
 	})
 }
 
