@@ -17,6 +17,7 @@ import (
 
 	"quorate/handlers/rpc"
 	"quorate/internal/index/ledger"
+	"quorate/internal/node"
 )
 
 const (
@@ -25,6 +26,13 @@ const (
 	maxPage      = 1024
 	// maxBalance is the maximum number of outputs added up for a balance. For more, upstream nodes are asked.
 	maxBalance = 100_000
+	// atATime is the number of outputs that are read before their memory is accounted for.
+	atATime = 128
+	// copies is the memory for an output until it is sent, as a multiple of its bytes: the bytes, their hex, and JSON in a
+	// growing buffer.
+	copies = 8
+	// freeBytes is the memory of outputs that clients are not charged for.
+	freeBytes = 64 << 10
 )
 
 var (
@@ -74,7 +82,7 @@ func (c *Chain) UTXOs(ctx context.Context, args *api.GetUTXOsArgs, reply *api.Ge
 	}
 	found, last, after, err := c.page(ctx, source, addresses, last, after, limit)
 	if err != nil {
-		return c.Failed(ctx, err)
+		return err
 	}
 	if args.Encoding == formatting.JSON && len(found) > 0 {
 		return &UTXOError{found[0].ID}
@@ -124,12 +132,13 @@ func (e *UTXOError) Error() string {
 }
 
 // page returns a page of UTXOs of addresses, starting at address last after UTXO ID. It also returns where the page
-// ends.
+// ends. Errors: rpc.ErrForward, or rpc.ErrBusy if there is no memory for the outputs.
 func (c *Chain) page(ctx context.Context, source ids.ID, addresses set.Set[ids.ShortID], last ids.ShortID, after ids.ID, limit int) ([]ledger.Owned, ids.ShortID, ids.ID, error) {
 	sorted := addresses.List()
 	slices.SortFunc(sorted, ids.ShortID.Compare)
 	var all []ledger.Owned
 	var seen set.Set[ids.ID]
+	held := int64(-freeBytes)
 	for _, address := range sorted {
 		order := bytes.Compare(address[:], last[:])
 		if order < 0 {
@@ -141,23 +150,31 @@ func (c *Chain) page(ctx context.Context, source ids.ID, addresses set.Set[ids.S
 		}
 		last = address
 		for {
-			q.Limit = limit - len(all)
+			q.Limit = min(limit-len(all), atATime)
 			found, err := c.Ledger.Owned(ctx, q)
 			if err != nil {
-				return nil, last, after, err
+				return nil, last, after, c.Failed(ctx, err)
+			}
+			for i := range found {
+				held += int64(copies * len(found[i].Bytes))
+			}
+			if held > 0 {
+				if err := node.Take(ctx, held); err != nil {
+					return nil, last, after, rpc.ErrBusy
+				}
+				held = 0
 			}
 			if len(found) > 0 {
 				after = found[len(found)-1].ID
 			}
-			if len(sorted) == 1 {
-				all = found
-			} else {
-				for i := range found {
-					if !seen.Contains(found[i].ID) {
-						seen.Add(found[i].ID)
-						all = append(all, found[i])
+			for i := range found {
+				if len(sorted) > 1 {
+					if seen.Contains(found[i].ID) {
+						continue
 					}
+					seen.Add(found[i].ID)
 				}
+				all = append(all, found[i])
 			}
 			if len(all) >= limit {
 				return all, last, after, nil
