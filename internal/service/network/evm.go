@@ -694,6 +694,18 @@ func (r *evmIndexes) addStatus(all map[string]index.Status) {
 	}
 }
 
+// statusOf returns the state of a chain, or false if it cannot be read.
+func (r *evmIndexes) statusOf(id ids.ID) (index.Status, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.open {
+		if e.served.BlockchainID == id {
+			return e.status(), true
+		}
+	}
+	return index.Status{}, false
+}
+
 // verdicts returns what was found about the nodes of the chains.
 func (r *evmIndexes) verdicts() (all []judge.Verdict) {
 	r.mu.Lock()

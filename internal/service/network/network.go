@@ -460,6 +460,14 @@ func (n *Network) EVM() (served []handler.Chain, starting bool) {
 	return n.evm.chainsServed()
 }
 
+// EVMStatus returns the status of the index of an EVM chain, or false if the chain is not indexed.
+func (n *Network) EVMStatus(blockchainID ids.ID) (index.Status, bool) {
+	if n.evm == nil {
+		return index.Status{}, false
+	}
+	return n.evm.statusOf(blockchainID)
+}
+
 // EVMBlocks returns a new source of the blocks of an EVM chain. It returns false if the chain is not indexed.
 func (n *Network) EVMBlocks(blockchainID ids.ID) (index.Source[*chain.Block], bool) {
 	if n.evm == nil {

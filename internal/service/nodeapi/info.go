@@ -56,7 +56,8 @@ func (a *API) bootstrapped(id ids.ID) bool {
 	return !indexed || status.Ready()
 }
 
-// status returns the state of a primary network chain's index, and false if the chain is not indexed.
+// status returns the state of a chain's index, and false if the chain is not indexed. The C-Chain's is that of its atomic
+// transactions.
 func (a *API) status(id ids.ID) (status index.Status, ok bool) {
 	var name string
 	switch id { // the P-Chain's ID is empty, as is that of a missing chain
@@ -66,6 +67,8 @@ func (a *API) status(id ids.ID) (status index.Status, ok bool) {
 		name = index.XChain
 	case a.cChainID:
 		name = index.CChain
+	default:
+		return a.network.EVMStatus(id)
 	}
 	if a.network.Chains() == nil {
 		return status, false

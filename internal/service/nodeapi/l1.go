@@ -44,7 +44,7 @@ func (a *API) awaitBlockchainID(ctx context.Context, l1 network.L1API) (id ids.I
 }
 
 func (a *API) addL1(id ids.ID, l1 network.L1API) error {
-	err := a.addEthereum(chainBase(id), l1.Ethereum, "")
+	err := errors.Join(a.aliases.Alias(id, id.String()), a.addEthereum(chainBase(id), l1.Ethereum, ""))
 	if l1.Proposer == nil {
 		return err
 	}
