@@ -157,7 +157,8 @@ type IndexStatus struct {
 type ChainStatus struct {
 	State index.State `json:"state"`
 	// From is the first indexed height, Next the first one that is not indexed yet, and Tip the last accepted one, if
-	// the upstream node has reported it.
+	// the upstream node has reported it. On the X-Chain they count the genesis and the pre-Cortina transactions before
+	// block 0, which are indexed like blocks.
 	From uint64  `json:"from"`
 	Next uint64  `json:"next"`
 	Tip  *uint64 `json:"tip,omitempty"`

@@ -20,7 +20,7 @@ quorate_index_first_height{chain="P"} 2
 # HELP quorate_index_gap_blocks Blocks indexed without a part that the node did not give, such as call traces.
 # TYPE quorate_index_gap_blocks gauge
 quorate_index_gap_blocks{chain="P"} 3
-# HELP quorate_index_next_height Height of the first block that is not indexed yet.
+# HELP quorate_index_next_height Height of the first block that is not indexed yet. On the X-Chain, the genesis and the pre-Cortina transactions count before block 0.
 # TYPE quorate_index_next_height gauge
 quorate_index_next_height{chain="P"} 8
 # HELP quorate_index_state 1 for the state of the index, 0 for the others.
@@ -33,7 +33,7 @@ quorate_index_state{chain="P",state="retrying"} 0
 quorate_index_state{chain="P",state="stalled"} 0
 quorate_index_state{chain="P",state="stopped"} 0
 quorate_index_state{chain="P",state="waiting"} 0
-# HELP quorate_index_tip_height Height of the last accepted block that the node reported.
+# HELP quorate_index_tip_height Height of the last accepted block that the node reported. On the X-Chain, the genesis and the pre-Cortina transactions count before block 0.
 # TYPE quorate_index_tip_height gauge
 quorate_index_tip_height{chain="P"} 9
 `)))

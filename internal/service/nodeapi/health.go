@@ -146,7 +146,22 @@ type chainReport struct {
 	LastIndexedID *ids.ID `json:"lastIndexedID,omitempty"`
 	// LastAcceptedHeight is the upstream nodes'.
 	LastAcceptedHeight *uint64 `json:"lastAcceptedHeight,omitempty"`
-	Lag                uint64  `json:"lag"`
+	// Lag includes what the X-Chain accepted before its block 0.
+	Lag uint64 `json:"lag"`
+}
+
+// newChainReport returns the report of an index with a number of places before the block at height 0.
+func newChainReport(status *index.Status, before uint64) chainReport {
+	r := chainReport{State: status.State, Lag: status.Lag()}
+	if status.Next > before {
+		height := status.Next - 1 - before
+		r.LastIndexedHeight = &height
+	}
+	if status.TipKnown && status.Tip >= before {
+		height := status.Tip - before
+		r.LastAcceptedHeight = &height
+	}
+	return r
 }
 
 func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error) {
@@ -154,17 +169,19 @@ func (c *checks) chain(ctx context.Context, name string, id ids.ID) (any, error)
 	if !ok {
 		return c.forwarded(ctx, name)
 	}
-	r := chainReport{State: status.State, Lag: status.Lag()}
-	if status.Next > 0 {
-		height := status.Next - 1
-		r.LastIndexedHeight = &height
-		kept, err := container.Chain{NetworkID: c.api.network.ID, Name: name}.Get(ctx, c.api.store, height)
+	before := uint64(0)
+	if name == index.XChain {
+		var err error
+		if before, err = c.api.network.Chains().XChainBefore(ctx); err != nil { // no height is known
+			return chainReport{State: status.State, Lag: status.Lag()}, outdated(&status)
+		}
+	}
+	r := newChainReport(&status, before)
+	if r.LastIndexedHeight != nil {
+		kept, err := container.Chain{NetworkID: c.api.network.ID, Name: name}.Get(ctx, c.api.store, status.Next-1)
 		if err == nil && kept.Form == container.Accepted {
 			r.LastIndexedID = &kept.ID
 		}
-	}
-	if status.TipKnown {
-		r.LastAcceptedHeight = &status.Tip
 	}
 	return r, outdated(&status)
 }

@@ -1,6 +1,7 @@
 package nodeapi
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -22,4 +23,28 @@ func TestHealthNamesWhatKeepsARecord(t *testing.T) {
 		require.EqualError(t, outdated(&index.Status{State: state, Err: errors.New("the cause")}), want, state)
 	}
 	require.NoError(t, outdated(&index.Status{State: index.Following}))
+}
+
+// The heights of the X-Chain begin with its block 0, although the genesis and the pre-Cortina transactions are indexed
+// before.
+func TestHealthReportsHeightsOfTheChain(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status index.Status
+		before uint64
+		want   string
+	}{
+		{"nothing yet", index.Status{}, 0, `{"state":"","lag":0}`},
+		{"a chain of blocks", index.Status{Next: 8, TipKnown: true, Tip: 9}, 0, `{"state":"","lastIndexedHeight":7,"lastAcceptedHeight":9,"lag":2}`},
+		{"within what precedes the blocks", index.Status{Next: 50, TipKnown: true, Tip: 109}, 100, `{"state":"","lastAcceptedHeight":9,"lag":60}`},
+		{"before block 0", index.Status{Next: 100, TipKnown: true, Tip: 100}, 100, `{"state":"","lastAcceptedHeight":0,"lag":1}`},
+		{"after block 0", index.Status{Next: 101, TipKnown: true, Tip: 109}, 100, `{"state":"","lastIndexedHeight":0,"lastAcceptedHeight":9,"lag":9}`},
+		{"without a tip", index.Status{Next: 105}, 100, `{"state":"","lastIndexedHeight":4,"lag":0}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := json.Marshal(newChainReport(&test.status, test.before))
+			require.NoError(t, err)
+			require.JSONEq(t, test.want, string(got))
+		})
+	}
 }
