@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -157,6 +158,8 @@ func (c *Client) FollowICM(ctx context.Context, filter ICMFilter, cursor string,
 // idleStream is how long a stream may have nothing to read. The service sends a comment every 15 s.
 const idleStream = time.Minute
 
+var errIdle = fmt.Errorf("the server sent nothing for %s", idleStream)
+
 // handlerError wraps an error of the caller's function.
 type handlerError struct{ error }
 
@@ -167,14 +170,13 @@ func (c *Client) follow(ctx context.Context, address, parameter, cursor string, 
 	pauses := &backoff.ExponentialBackOff{InitialInterval: 250 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
 	for failures := 0; ; {
 		progress := false
-		one, cancel := context.WithCancel(ctx)
+		one, cancel := context.WithCancelCause(ctx)
+		idle := time.AfterFunc(idleStream, func() { cancel(errIdle) }) // also while the server does not answer
 		err := c.send(one, &unlimited, address+parameter+"="+url.QueryEscape(cursor), nil, eventStream, func(response *http.Response) error {
 			media, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 			if err != nil || media != eventStream {
 				return badAnswer("it has Content-Type %q, not %s", clip(response.Header.Get("Content-Type")), eventStream)
 			}
-			idle := time.AfterFunc(idleStream, cancel)
-			defer idle.Stop()
 			return readStream(&waking{response.Body, idle}, func(name, at string, data []byte) error {
 				if err := f(name, at, data); err != nil {
 					return handlerError{err}
@@ -185,7 +187,8 @@ func (c *Client) follow(ctx context.Context, address, parameter, cursor string, 
 				return nil
 			})
 		})
-		cancel()
+		idle.Stop()
+		cancel(nil)
 		if handler, ok := errors.AsType[handlerError](err); ok {
 			return handler.error
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -159,6 +160,45 @@ func TestFollowGivesUp(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowLeavesSilentServer connects to a server that accepts requests and does not answer the first one.
+func TestFollowLeavesSilentServer(t *testing.T) {
+	for name, follow := range map[string]func(ctx context.Context, c *client.Client, stop error) error{
+		"messages": func(ctx context.Context, c *client.Client, stop error) error {
+			return c.FollowMessages(ctx, "", func(client.MessageEvent) error { return stop })
+		},
+		"validators": func(ctx context.Context, c *client.Client, stop error) error {
+			return c.FollowValidators(ctx, ids.ID{5}, "", func(client.SetEvent) error { return stop })
+		},
+		"ICM": func(ctx context.Context, c *client.Client, stop error) error {
+			return c.FollowICM(ctx, client.ICMFilter{}, "", func(client.ICMEvent) error { return stop })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, requests := scripted(t, 0, func(n int, r *http.Request) (*http.Response, error) {
+					if n == 0 {
+						<-r.Context().Done()
+						return nil, context.Cause(r.Context())
+					}
+					return respond(http.StatusOK, allEvents, "Content-Type", "text/event-stream")
+				})
+				stop := errors.New("enough")
+				require.Equal(t, stop, follow(t.Context(), c, stop))
+				require.Equal(t, 2, *requests)
+
+				silent, _ := scripted(t, 1, func(_ int, r *http.Request) (*http.Response, error) {
+					<-r.Context().Done()
+					return nil, context.Cause(r.Context())
+				})
+				require.ErrorContains(t, follow(t.Context(), silent, stop), "the server sent nothing for 1m")
+			})
+		})
+	}
+}
+
+// allEvents has an event of each stream.
+const allEvents = "id: 1\nevent: gap\ndata: {\"missed\":1}\n\nid: 2\nevent: height\ndata: {\"pChainHeight\":\"2\"}\n\nid: 3\nevent: step\ndata: {}\n\n"
 
 // TestDelivery reads the delivery of a signed message, alone and in a batch.
 func TestDelivery(t *testing.T) {
