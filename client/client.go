@@ -208,7 +208,7 @@ func (c *Client) send(ctx context.Context, through *http.Client, url string, con
 	return newError(response, answer)
 }
 
-// repeatable reports whether the same request may succeed soon.
+// repeatable reports whether the same request may succeed soon after err, which may be nil.
 func repeatable(err error) bool {
 	if failed, ok := errors.AsType[*Error](err); ok {
 		return failed.Status == http.StatusTooManyRequests || failed.Status == http.StatusServiceUnavailable

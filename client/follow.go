@@ -82,9 +82,9 @@ type ICMFilter struct {
 
 // FollowMessages calls f for each message that the service signs, in order, until ctx ends or f returns an error, which
 // it returns. cursor is that of the last event that was processed; it is empty for new events, or Oldest. If the
-// connection fails or the service ends the stream, FollowMessages connects again after the last event that f got, so
-// that each event arrives once. It returns an *Error if the service refuses the stream, for example with
-// CodeEventsGone, and the last error if several attempts in a row fail.
+// connection fails, or the service ends the stream or answers with status 429 or 5xx, FollowMessages connects again after
+// the last event that f got, so that each event arrives once. Until the first stream opens, it makes as many attempts as a
+// call. It returns an *Error if the service refuses the stream, for example with CodeEventsGone.
 func (c *Client) FollowMessages(ctx context.Context, cursor string, f func(MessageEvent) error) error {
 	return c.follow(ctx, c.base+"/messages:stream?", "from", cursor, func(name, cursor string, data []byte) error {
 		var body struct {
@@ -163,12 +163,13 @@ var errIdle = fmt.Errorf("the server sent nothing for %s", idleStream)
 // handlerError wraps an error of the caller's function.
 type handlerError struct{ error }
 
-// follow reads a stream until ctx ends, f fails, or several attempts in a row have failed.
+// follow reads a stream until ctx ends, f fails, the service refuses the stream, or all attempts to open it first have failed.
 func (c *Client) follow(ctx context.Context, address, parameter, cursor string, f func(name, cursor string, data []byte) error) error {
 	unlimited := *c.http
 	unlimited.Timeout = 0 // a stream lasts; idleStream ends a dead one
 	pauses := &backoff.ExponentialBackOff{InitialInterval: 250 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
-	for failures := 0; ; {
+	opened := false
+	for attempt := 1; ; attempt++ {
 		progress := false
 		one, cancel := context.WithCancelCause(ctx)
 		idle := time.AfterFunc(idleStream, func() { cancel(errIdle) }) // also while the server does not answer
@@ -182,7 +183,7 @@ func (c *Client) follow(ctx context.Context, address, parameter, cursor string, 
 					return handlerError{err}
 				}
 				if at != "" {
-					cursor, failures, progress = at, 0, progress || name != "open"
+					cursor, opened, progress = at, true, progress || name != "open"
 				}
 				return nil
 			})
@@ -195,12 +196,12 @@ func (c *Client) follow(ctx context.Context, address, parameter, cursor string, 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if progress && (err == nil || repeatable(err)) {
+		switch {
+		case opened && !resumable(err), !opened && err != nil && (attempt >= c.attempts || !repeatable(err)):
+			return err
+		case progress:
 			pauses.Reset()
 			continue
-		}
-		if failures++; err != nil && (failures >= c.attempts || !repeatable(err)) {
-			return err
 		}
 		pause := pauses.NextBackOff()
 		if failed, ok := errors.AsType[*Error](err); ok && failed.RetryAfter > 0 {
@@ -212,6 +213,13 @@ func (c *Client) follow(ctx context.Context, address, parameter, cursor string, 
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// resumable reports whether a stream that was open may continue after err, which is nil if the service ended it. While a
+// service restarts, proxies answer with any 5xx.
+func resumable(err error) bool {
+	failed, ok := errors.AsType[*Error](err)
+	return repeatable(err) || ok && failed.Status >= http.StatusInternalServerError
 }
 
 // readStream reads events until the stream ends. It returns nil if the service ended it.

@@ -161,6 +161,63 @@ func TestFollowGivesUp(t *testing.T) {
 	}
 }
 
+// TestFollowOutlastsOutage opens a stream and then fails many times. The stream continues after the last event.
+func TestFollowOutlastsOutage(t *testing.T) {
+	const fails = 100
+	down := `{"message":"the events cannot be read now","statusCode":500,"code":"INTERNAL"}`
+	for name, test := range map[string]struct {
+		fail func() (*http.Response, error)
+		last error // nil if the stream resumes
+	}{
+		"no connection":       {fail: func() (*http.Response, error) { return nil, errors.New("connection refused") }},
+		"a proxy":             {fail: func() (*http.Response, error) { return respond(http.StatusBadGateway, "<html>") }},
+		"a slow proxy":        {fail: func() (*http.Response, error) { return respond(http.StatusGatewayTimeout, "") }},
+		"a starting service":  {fail: func() (*http.Response, error) { return respond(http.StatusServiceUnavailable, busy) }},
+		"a limit":             {fail: func() (*http.Response, error) { return respond(http.StatusTooManyRequests, busy, "Retry-After", "5") }},
+		"a stopping service":  {fail: func() (*http.Response, error) { return stream("event: end\ndata: {}\n\n") }},
+		"an open that breaks": {fail: func() (*http.Response, error) { return stream("id: 1\nevent: open\ndata: {}\n\n") }},
+		"a store that fails": {fail: func() (*http.Response, error) {
+			return stream("id: 1\nevent: open\ndata: {}\n\nevent: error\ndata: " + down + "\n\n")
+		}},
+		"a revoked API key": {func() (*http.Response, error) { return respond(http.StatusUnauthorized, busy) }, &client.Error{Code: client.CodeBusy}},
+		"no stream":         {func() (*http.Response, error) { return respond(http.StatusOK, "<html>") }, client.ErrBadAnswer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, requests := scripted(t, 2, func(n int, r *http.Request) (*http.Response, error) {
+					switch n {
+					case 0:
+						return stream("id: 1\nevent: gap\ndata: {\"missed\":1}\n\n")
+					case fails + 1:
+						require.Equal(t, "1", r.URL.Query().Get("from"))
+						return stream("id: 2\nevent: gap\ndata: {\"missed\":2}\n\n")
+					}
+					return test.fail()
+				})
+				stop, got := errors.New("enough"), 0
+				err := c.FollowMessages(t.Context(), "0", func(e client.MessageEvent) error {
+					if got++; e.Missed == 2 {
+						return stop
+					}
+					return nil
+				})
+				if test.last != nil {
+					require.ErrorIs(t, err, test.last)
+					require.Equal(t, 2, *requests)
+					return
+				}
+				require.Equal(t, stop, err)
+				require.Equal(t, 2, got)
+				require.Equal(t, fails+2, *requests)
+			})
+		})
+	}
+}
+
+func stream(events string) (*http.Response, error) {
+	return respond(http.StatusOK, events, "Content-Type", "text/event-stream")
+}
+
 // TestFollowLeavesSilentServer connects to a server that accepts requests and does not answer the first one.
 func TestFollowLeavesSilentServer(t *testing.T) {
 	for name, follow := range map[string]func(ctx context.Context, c *client.Client, stop error) error{
@@ -181,7 +238,7 @@ func TestFollowLeavesSilentServer(t *testing.T) {
 						<-r.Context().Done()
 						return nil, context.Cause(r.Context())
 					}
-					return respond(http.StatusOK, allEvents, "Content-Type", "text/event-stream")
+					return stream(allEvents)
 				})
 				stop := errors.New("enough")
 				require.Equal(t, stop, follow(t.Context(), c, stop))
