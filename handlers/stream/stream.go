@@ -35,8 +35,8 @@ const (
 
 // Options configures Streams. 0 means the default.
 type Options struct {
-	// Most is the maximum number of open streams, default 256; PerClient is that of one client (see access.Client),
-	// default 16.
+	// Most is the maximum number of open streams, default 256. Clients without an API key may open one while less than
+	// three quarters of them are open. PerClient is the maximum of one client (see access.Client), default 16.
 	Most, PerClient int
 	// Life is the maximum duration of a stream, default 1 h: then the client connects again and its API key is checked
 	// again. Beat is the maximum time without a sign of life in an idle stream, default 15 s. Stall is how long a client
@@ -78,15 +78,19 @@ func New(o Options) *Streams {
 // Close ends all streams and refuses further ones.
 func (s *Streams) Close() { s.end() }
 
-// enter counts a stream of a client, or returns why it is refused.
-func (s *Streams) enter(client string) *apierr.Error {
+// enter counts a stream of a client, or returns why it is refused. keyed reports whether the client has an API key.
+func (s *Streams) enter(client string, keyed bool) *apierr.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	most, limit := s.options.Most, "the limit"
+	if !keyed {
+		most, limit = most-most/4, "the limit for clients without an API key"
+	}
 	switch {
 	case s.life.Err() != nil:
 		return apierr.Unavailable(nil, "the service is stopping; connect again")
-	case s.all >= s.options.Most:
-		busy := apierr.Unavailable(nil, "%d streams are open, which is the limit; connect again later", s.all)
+	case s.all >= most:
+		busy := apierr.Unavailable(nil, "%d streams are open; %s is %d; connect again later", s.all, limit, most)
 		busy.Code = CodeBusy
 		return busy
 	case s.by[client] >= s.options.PerClient:
@@ -119,7 +123,7 @@ func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.
 	if client != nil {
 		id = client.ID()
 	}
-	if refused := s.enter(id); refused != nil {
+	if refused := s.enter(id, access.KeyName(c) != ""); refused != nil {
 		s.ended.WithLabelValues("refused").Inc()
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
 		return refused

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 )
 
@@ -101,8 +103,8 @@ func TestStreamsAreLimited(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
 	require.Contains(t, string(body), CodeTooMany)
 	require.Equal(t, retryAfter, refused.Header.Get("Retry-After"))
-	require.Nil(t, s.enter("another client"))
-	require.Equal(t, CodeBusy, s.enter("yet another").Code)
+	require.Nil(t, s.enter("another client", true))
+	require.Equal(t, CodeBusy, s.enter("yet another", true).Code)
 	s.leave("another client")
 	require.NoError(t, first.Body.Close())
 	require.Eventually(t, func() bool { // once the server has noticed
@@ -110,6 +112,39 @@ func TestStreamsAreLimited(t *testing.T) {
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	}, time.Minute, 10*time.Millisecond)
+}
+
+// Clients without an API key cannot take all streams.
+func TestStreamsAreReservedForAPIKeys(t *testing.T) {
+	keys := access.KeyFile(filepath.Join(t.TempDir(), "keys.json"))
+	key, err := keys.Add("partner", "", time.Now())
+	require.NoError(t, err)
+	guard, err := access.New(access.Options{Keys: keys})
+	require.NoError(t, err)
+	s := New(Options{Most: 8})
+	defer s.Close()
+	for client := range 6 {
+		require.Nil(t, s.enter(fmt.Sprint(client), false))
+	}
+	// open returns why a stream of a new client is refused.
+	open := func(key string) *apierr.Error {
+		e := echo.New()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		r.Header.Set("X-Data-Api-Key", key)
+		c := e.NewContext(r, httptest.NewRecorder())
+		err := guard.Middleware()(func(c echo.Context) error {
+			return s.Serve(c, From, func(context.Context, string) (Feed, error) { return nil, Gone("admitted") })
+		})(c)
+		var refused *apierr.Error
+		require.ErrorAs(t, err, &refused)
+		return refused
+	}
+	require.Equal(t, CodeBusy, open("").Code)
+	require.Contains(t, open("").Message, "the limit for clients without an API key is 6")
+	require.Equal(t, CodeGone, open(key).Code)
+	require.Nil(t, s.enter("key a", true))
+	require.Nil(t, s.enter("key b", true))
+	require.Equal(t, CodeBusy, s.enter("key c", true).Code)
 }
 
 func TestGoneCursorIsRefused(t *testing.T) {
@@ -204,10 +239,11 @@ func TestStreamsEndInTheMiddleOfAnEvent(t *testing.T) {
 	s, url := served(t, Options{}, func() Feed { return &endless{size: 8 << 20, most: 1} })
 	conn := dial(t, url)
 	conn.SetReadLimit(-1)
-	time.Sleep(100 * time.Millisecond) // until the event fills the buffers between the two
+	_, event, err := conn.Reader(t.Context()) // the buffers between the two cannot hold the rest
+	require.NoError(t, err)
 	s.Close()
 	time.Sleep(100 * time.Millisecond)
-	_, content, err := conn.Read(t.Context())
+	content, err := io.ReadAll(event)
 	require.NoError(t, err)
 	require.Greater(t, len(content), 8<<20)
 	_, _, err = conn.Read(t.Context())
