@@ -36,6 +36,7 @@ starts nothing and sends no request to a node.
 		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			s := config.Read(cmd.Flags(), os.Environ())
+			s.CheckNetworks()
 			s.CheckFiles()
 			return showSurvey(cmd, s)
 		}),
@@ -58,9 +59,6 @@ starts nothing and sends no request to a node.
 }
 
 func showSurvey(cmd *cobra.Command, s *config.Survey) error {
-	if len(s.Config.Networks) == 0 && len(s.Problems) == 0 {
-		s.Wrong("", errors.New("networks: none is configured; name one and its node"))
-	}
 	if len(s.Problems) > 0 {
 		for line := range s.Placed() {
 			fmt.Fprintln(cmd.OutOrStdout(), line)
@@ -76,7 +74,11 @@ func showSurvey(cmd *cobra.Command, s *config.Survey) error {
 
 // load reads and checks the configuration. The error lists all problems.
 func load(cmd *cobra.Command, environ []string) (config.Config, error) {
-	s := config.Read(cmd.Flags(), environ)
+	return usable(config.Read(cmd.Flags(), environ))
+}
+
+// usable returns the configuration of s. The error lists all problems.
+func usable(s *config.Survey) (config.Config, error) {
 	if len(s.Problems) > 0 {
 		return s.Config, usage(errors.Join(s.Problems...), s.Hint)
 	}

@@ -37,10 +37,8 @@ command line or the configuration.`,
 		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			s := config.Read(cmd.Flags(), os.Environ())
+			s.CheckNetworks()
 			s.CheckFiles()
-			if len(s.Config.Networks) == 0 && len(s.Problems) == 0 {
-				return usage(errors.New("no network is configured"), "Name one and its node: quorate doctor --network fuji=http://127.0.0.1:9650")
-			}
 			if len(s.Problems) > 0 {
 				return showSurvey(cmd, s)
 			}

@@ -23,7 +23,7 @@ import (
 )
 
 // SIGHUP makes a process read its configuration again. Limits, rate classes, API keys and certificates change, other keys
-// are named in the log. A configuration with mistakes changes nothing.
+// are named in the log. A configuration with mistakes, or an empty file, changes nothing.
 func TestReload(t *testing.T) {
 	n := startSimnet(t, simnet.Options{Seed: 90, Validators: 4})
 	dir := t.TempDir()
@@ -128,6 +128,9 @@ func TestReload(t *testing.T) {
 	configure(folders[0], "rate_classes: {default: {per_second: 1000, burst: 9}}\nlimits: {body: 1}")
 	hangUp()
 	logged(file + ":7: limits.body: 1 B is not between 1KiB and 64MiB")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	hangUp()
+	logged("networks: none is configured")
 	require.NoError(t, os.Remove(filepath.Join(folders[0], "key.pem")))
 	configure(folders[0], "rate_classes: {default: {per_second: 1000, burst: 9}}")
 	hangUp()

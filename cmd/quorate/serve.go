@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -52,12 +51,11 @@ network that node_api.network names) and /NAME/ext of each network. Health and m
 are at --private-listen: /readyz, /ext/health and /metrics.`,
 		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
-			c, err := load(cmd, os.Environ())
+			s := config.Read(cmd.Flags(), os.Environ())
+			s.CheckNetworks()
+			c, err := usable(s)
 			if err != nil {
 				return err
-			}
-			if len(c.Networks) == 0 {
-				return usage(errors.New("no network is configured"), "Name one and its node: quorate serve --network fuji=http://127.0.0.1:9650")
 			}
 			tell := func(state string) {
 				if err := notify(state); err != nil {
@@ -82,6 +80,7 @@ are at --private-listen: /readyz, /ext/health and /metrics.`,
 					Read: func() (config.Config, []string) {
 						tell(reloading())
 						s := config.Read(cmd.Flags(), os.Environ())
+						s.CheckNetworks() // an empty file would remove all allowances
 						s.CheckFiles()
 						if following != nil && s.Config.LogFormat == logs.Auto {
 							s.Config.LogFormat = logs.Text

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -56,6 +57,13 @@ func (s *Survey) Wrong(hint string, err error) {
 func (s *Survey) CheckFiles() {
 	for _, err := range s.Config.fileProblems() {
 		s.Wrong("", err)
+	}
+}
+
+// CheckNetworks adds a problem if no network is configured. Only commands that work with networks call it.
+func (s *Survey) CheckNetworks() {
+	if len(s.Config.Networks) == 0 && len(s.Problems) == 0 {
+		s.Wrong("Name a network and its node: --network fuji=http://127.0.0.1:9650", errors.New("networks: none is configured"))
 	}
 }
 
