@@ -77,7 +77,7 @@ func New(o Options) (*Guard, error) {
 			Name: "quorate_http_refused_total", Help: "Requests refused before routing, by reason: key (unknown or revoked), rate, day.",
 		}, []string{"reason"}),
 		owed: metrics.NewCounter(prometheus.CounterOpts{
-			Name: "quorate_http_owed_total", Help: "Extra requests charged to clients for signature requests to validators.",
+			Name: "quorate_http_owed_total", Help: "Extra requests charged to clients for signature requests to validators and for events of streams.",
 		}),
 	}
 	if err := checkClasses(o.Classes); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/handlers/access"
 	"quorate/handlers/apierr"
 	"quorate/handlers/query"
 	"quorate/handlers/stream"
@@ -105,6 +106,7 @@ type icmFeed struct {
 	oldest  icmPositions // when the stream was opened
 	at      icmPositions
 	turn    int // the chain to read first
+	passed  int // steps that were read and not selected since the client was last charged for them
 }
 
 const (
@@ -137,6 +139,12 @@ func (f *icmFeed) seek(ctx context.Context, from string) error {
 	f.oldest = make(icmPositions, len(chains))
 	for _, c := range chains {
 		id, p := icmChain(c.BlockchainID), c.Progress()
+		if _, ok := f.filter.query(c.BlockchainID); !ok { // the stream never reads it
+			if from == "" {
+				f.at[id] = evm.ICMPosition{Number: p.Height + 1}
+			}
+			continue
+		}
 		if from == "" && !p.CaughtUp {
 			return p.Behind("chain " + c.name) // otherwise old blocks would be new events
 		}
@@ -183,6 +191,7 @@ func (f *icmFeed) Next(ctx context.Context) ([]stream.Event, error) {
 				continue
 			}
 			events, err := f.read(ctx, chains, c, at)
+			f.charge(ctx)
 			if err != nil && ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -204,6 +213,14 @@ func (f *icmFeed) Next(ctx context.Context) ([]stream.Event, error) {
 			return nil, err
 		}
 	}
+}
+
+// charge charges the client for steps that were not selected like package stream does for those that are sent.
+func (f *icmFeed) charge(ctx context.Context) {
+	if client := access.ClientOf(ctx); client != nil {
+		client.Owe(ctx, f.passed/stream.EventsPerRequest)
+	}
+	f.passed %= stream.EventsPerRequest
 }
 
 // read returns the next selected events of a chain, and advances its position past them.
@@ -261,6 +278,7 @@ func (f *icmFeed) read(ctx context.Context, chains []*Chain, c *Chain, at evm.IC
 		events[n] = stream.Event{Name: "step", Cursor: f.at.cursor(), Data: data}
 	}
 	f.at[icmChain(c.BlockchainID)] = log.Next
+	f.passed += len(log.Events) - len(events)
 	return events, nil
 }
 

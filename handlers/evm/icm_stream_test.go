@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/handlers"
+	"quorate/handlers/access"
 	"quorate/handlers/apitest"
 	api "quorate/handlers/evm"
 	"quorate/handlers/reply"
@@ -47,6 +50,12 @@ type growing struct {
 // grow serves a history whose first blocks are indexed.
 func (h *icmHistory) grow(s store.Store, o stream.Options, indexed ...ids.ID) *growing {
 	h.t.Helper()
+	return h.growFor(nil, s, o, indexed...)
+}
+
+// growFor is grow with a guard.
+func (h *icmHistory) growFor(guard *access.Guard, s store.Store, o stream.Options, indexed ...ids.ID) *growing {
+	h.t.Helper()
 	g := &growing{icmHistory: h, store: s, writers: make(map[ids.ID]*evm.Projection), indexed: make(map[ids.ID]*atomic.Uint64)}
 	f := newFake()
 	var chains []api.Chain
@@ -66,7 +75,7 @@ func (h *icmHistory) grow(s store.Store, o stream.Options, indexed ...ids.ID) *g
 	all := new(api.Chains)
 	require.NoError(h.t, all.Set("fuji", chains, false))
 	streams := stream.New(o)
-	e, err := handlers.New(handlers.Options{EVM: api.Options{Chains: all}, Streams: streams})
+	e, err := handlers.New(handlers.Options{EVM: api.Options{Chains: all}, Streams: streams, Access: guard})
 	require.NoError(h.t, err)
 	server := httptest.NewServer(e)
 	h.t.Cleanup(func() {
@@ -324,6 +333,69 @@ func TestICMStreamCursors(t *testing.T) {
 		w := apitest.Get(h, icmStreamPath+"?cursor="+test.cursor)
 		require.Equal(t, test.status, w.Code, w.Body)
 		require.Contains(t, w.Body.String(), "cursor: ")
+	}
+}
+
+// A stream without a cursor needs only the chains that its filter selects.
+func TestICMStreamOfSomeChains(t *testing.T) {
+	chains := make([]api.Chain, 3) // of which the last one lags
+	for i := range chains {
+		f := newFake()
+		f.progress = reply.Progress{Height: 7, CaughtUp: i < 2, Lag: 5}
+		chains[i] = f.chain()
+		chains[i].BlockchainID, chains[i].ChainID, chains[i].Primary = ids.ID{byte(i + 1)}, uint64(100+i), i == 0
+	}
+	streams := stream.New(stream.Options{Life: 10 * time.Millisecond})
+	defer streams.Close()
+	h := must(handlers.New(handlers.Options{EVM: api.Options{Chains: must(api.NewChains(chains, false))}, Streams: streams}))
+	for query, want := range map[string]int{
+		"sourceBlockchainId=100&destinationBlockchainId=101": http.StatusOK,
+		"sourceBlockchainId=100&destinationBlockchainId=102": http.StatusServiceUnavailable,
+		"": http.StatusServiceUnavailable,
+	} {
+		w := apitest.Get(h, icmStreamPath+"?"+query)
+		require.Equal(t, want, w.Code, "%s: %s", query, w.Body)
+		require.Equal(t, want != http.StatusOK, strings.Contains(w.Body.String(), "INDEX_CATCHING_UP"), w.Body)
+	}
+}
+
+// Steps that a filter does not select count as requests, as those that are sent do.
+func TestICMStreamChargesWhatItReads(t *testing.T) {
+	for name, query := range map[string]string{"none selected": "&to=" + common.Address{1}.Hex(), "all selected": ""} {
+		t.Run(name, func(t *testing.T) {
+			history := newICMHistory(t, 8, 1200)
+			s := store.NewMemory()
+			defer s.Close()
+			metrics := prometheus.NewRegistry()
+			guard, err := access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 1000, Burst: 1000}}, Metrics: metrics})
+			require.NoError(t, err)
+			g := history.growFor(guard, s, stream.Options{}, cChainID)
+			for _, id := range g.order {
+				g.index(id)
+			}
+			steps := len(g.logs(func(*icmLife) bool { return true })[cChainID.String()])
+			require.Greater(t, steps, 3*stream.EventsPerRequest)
+			response, err := http.Get(g.url + icmStreamPath + "?cursor=oldest" + query)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			running := make(chan struct{})
+			go func() {
+				defer close(running)
+				_, _ = io.Copy(io.Discard, response.Body)
+			}()
+			require.Eventually(t, func() bool {
+				families, err := metrics.Gather()
+				require.NoError(t, err)
+				for _, f := range families {
+					if f.GetName() == "quorate_http_owed_total" {
+						return int(f.GetMetric()[0].GetCounter().GetValue()) == steps/stream.EventsPerRequest
+					}
+				}
+				return false
+			}, time.Minute, 10*time.Millisecond)
+			require.NoError(t, response.Body.Close())
+			<-running
+		})
 	}
 }
 

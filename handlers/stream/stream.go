@@ -165,8 +165,8 @@ type sender interface {
 	close(reason string)
 }
 
-// eventsPerRequest is how many events count as a further request of the client.
-const eventsPerRequest = 100
+// EventsPerRequest is how many events count as a further request of the client.
+const EventsPerRequest = 100
 
 // run sends the events of feed until the stream ends. It returns how many it sent, why the stream ended, and the error
 // of the feed if that is why.
@@ -220,7 +220,7 @@ func (s *Streams) run(request context.Context, out sender, feed Feed, client *ac
 			before := sent
 			sent += len(events)
 			if client != nil {
-				client.Owe(ctx, sent/eventsPerRequest-before/eventsPerRequest)
+				client.Owe(ctx, sent/EventsPerRequest-before/EventsPerRequest)
 			}
 		}
 		if err != nil {
