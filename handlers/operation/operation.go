@@ -83,11 +83,16 @@ func Strict(h echo.HandlerFunc, names ...string) echo.HandlerFunc {
 	}
 }
 
-// queryNames returns the names of the parameters of the query.
+// queryNames returns the names of the parameters of the query; those of lists also with [] at their end.
 func (o *Operation) queryNames() (names []string) {
 	for i := range o.Parameters {
-		if name := o.Parameters[i].Name; !strings.Contains(o.Path, "{"+name+"}") {
-			names = append(names, name)
+		name := o.Parameters[i].Name
+		if strings.Contains(o.Path, "{"+name+"}") {
+			continue
+		}
+		names = append(names, name)
+		if kind := o.Parameters[i].Kind; kind == query.Commas || kind == query.Array {
+			names = append(names, name+"[]")
 		}
 	}
 	return names

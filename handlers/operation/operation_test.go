@@ -42,7 +42,7 @@ func TestRow(t *testing.T) {
 	}}
 	e := echo.New()
 	operation.Route(e, all)
-	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v2/cakes/plum/slices:list?after=7&guests=a,b&colours=red&colours=blue", http.NoBody))
+	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v2/cakes/plum/slices:list?after=7&guests[]=a,b&colours=red&colours[]=blue", http.NoBody))
 	require.Equal(t, map[string]any{
 		"cake": "plum", "size": 5, "after": uint64(7), "block": (*uint64)(nil), "least": uint64(0),
 		"eaten": true, "guests": []string{"a", "b"}, "colours": []string{"red", "blue"}, "sort": "down",
@@ -51,9 +51,10 @@ func TestRow(t *testing.T) {
 	// A parameter that is not declared is refused by name, except from a generated client.
 	e.Use(compat.Middleware(compat.Auto))
 	for target, want := range map[string]string{
-		"/v2/cakes/plum/slices:list?after=7&pagesize=1": "pagesize: the operation has no such parameter; did you mean pageSize?",
-		"/v2/cakes/plum/slices:list?after=7&xyz[]=1":    "xyz[]: the operation has no such parameter",
-		"/v2/cakes/plum/slices:list?after=7&cake=lemon": "cake: the operation has no such parameter",
+		"/v2/cakes/plum/slices:list?after=7&pagesize=1":   "pagesize: the operation has no such parameter; did you mean pageSize?",
+		"/v2/cakes/plum/slices:list?after=7&xyz[]=1":      "xyz[]: the operation has no such parameter",
+		"/v2/cakes/plum/slices:list?after=7&pageSize[]=5": "pageSize[]: the operation has no such parameter; did you mean pageSize?",
+		"/v2/cakes/plum/slices:list?after=7&cake=lemon":   "cake: the operation has no such parameter",
 	} {
 		var failed error
 		e.HTTPErrorHandler = func(err error, _ echo.Context) { failed = err }

@@ -53,13 +53,14 @@ func (v *Values) Set(name, text string) {
 // Err returns the first error, an *apierr.Error with status 400 whose message begins with the parameter.
 func (v *Values) Err() error { return v.err }
 
-// Only records an error for a key that is not one of names, which may end in [].
+// Only records an error for a key that is not one of names. Those of lists are among names with [] at their end, too.
 func (v *Values) Only(names []string) {
 	for _, key := range slices.Sorted(maps.Keys(v.given)) {
-		if !slices.Contains(names, strings.TrimSuffix(key, "[]")) {
-			hint := suggest.Name(key, names)
-			if hint == "" && len(names) > 0 {
-				hint = "; it has " + strings.Join(names, ", ")
+		if !slices.Contains(names, key) {
+			plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasSuffix(name, "[]") })
+			hint := suggest.Name(strings.TrimSuffix(key, "[]"), plain)
+			if hint == "" && len(plain) > 0 {
+				hint = "; it has " + strings.Join(plain, ", ")
 			}
 			v.Fail(apierr.Excerpt(key), "the operation has no such parameter%s", hint)
 		}
