@@ -687,6 +687,22 @@ func TestCORS(t *testing.T) {
 	w = post(h, fujiPath, "", "Origin", "https://example.org")
 	requireAPIError(t, w, 400)
 	require.Equal(t, "*", w.Header().Get("Access-Control-Allow-Origin"), "a browser must be able to read errors, too")
+
+	exposed := strings.Split(strings.ToLower(w.Header().Get("Access-Control-Expose-Headers")), ",")
+	for path, item := range conform.Document(t).Paths.Map() {
+		for _, operation := range item.Operations() {
+			for _, p := range operation.Parameters {
+				if p.Value.In == "header" {
+					require.Contains(t, allowed, strings.ToLower(p.Value.Name), path)
+				}
+			}
+			for _, response := range operation.Responses.Map() {
+				for name := range response.Value.Headers {
+					require.Contains(t, exposed, strings.ToLower(name), path)
+				}
+			}
+		}
+	}
 }
 
 func TestHealth(t *testing.T) {

@@ -19,10 +19,10 @@ func CORS(origins ...string) echo.MiddlewareFunc {
 		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions},
 		AllowHeaders: []string{
 			echo.HeaderAccept, echo.HeaderContentType, "User-Agent", echo.HeaderXRequestID,
-			"X-Data-Api-Key", "X-Glacier-Api-Key", "X-App-Component",
+			"X-Data-Api-Key", "X-Glacier-Api-Key", "X-App-Component", "Last-Event-ID",
 		},
 		ExposeHeaders: []string{
-			echo.HeaderXRequestID, "Indexed-From", "Indexed-Height", "Indexed-Timestamp", "Indexed-Lag", "Indexed-State", "Proven-From", "Proven-Height", "Signing-Summary", "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
+			echo.HeaderXRequestID, "Indexed-From", "Indexed-Height", "Indexed-Timestamp", "Indexed-Lag", "Indexed-State", "Indexed-Without", "Proven-From", "Proven-Height", "Signing-Summary", "Ratelimit-Policy", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", echo.HeaderRetryAfter,
 		},
 		MaxAge: 7200, // seconds; the maximum that browsers honour
 	})
