@@ -115,6 +115,22 @@ func TestProgressIsStreamed(t *testing.T) {
 	requireAPIError(t, post(newPublic(t, &s, nil), fujiPath, `{}`, ask...), 400, "message")
 }
 
+// Proxies must neither hold back the events of a round nor cut its connection.
+func TestProgressPassesProxies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := fakeSigner{sign: func(_ context.Context, req aggregator.Request) (*aggregator.Result, error) {
+			time.Sleep(50 * time.Second)
+			return signed(req), nil
+		}}
+		h := newPublic(t, &s, func(o *Options) { o.RequestTimeout = time.Minute })
+		w := post(h, fujiPath, `{"message":"`+hexOf(message(t, 5).Bytes())+`"}`, "Accept", "text/event-stream")
+		require.Equal(t, "no", w.Header().Get("X-Accel-Buffering"))
+		events, found := strings.CutPrefix(w.Body.String(), ":\n\n:\n\n:\n\n")
+		require.True(t, found, w.Body)
+		require.True(t, strings.HasPrefix(events, "event: result\n"), w.Body)
+	})
+}
+
 func TestBatch(t *testing.T) {
 	m := hexOf(message(t, 5).Bytes())
 	other := hexOf(message(t, 1).Bytes())

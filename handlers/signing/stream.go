@@ -29,8 +29,11 @@ func wantsEvents(c echo.Context) bool {
 	return false
 }
 
+// eventBeat is the maximum time without a sign of life while a client waits for events.
+const eventBeat = 15 * time.Second
+
 // stream answers with server-sent events. Events progress, at most one per 20 ms, have the state of the round and the
-// time since the request in ms. The last event is result with the body of a success, or error with that of a failure.
+// time since the request in ms. While there are none, comments are sent. The last event is result with the body of a success, or error with that of a failure.
 // The status is 200 in both cases, because it is sent first.
 func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 	timeout := max(a.timeout, req.Wait)
@@ -63,10 +66,20 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 	response := c.Response()
 	response.Header().Set(echo.HeaderContentType, sse.ContentType)
 	response.Header().Set(echo.HeaderCacheControl, "no-store")
+	response.Header().Set("X-Accel-Buffering", "no") // for proxies
 	response.WriteHeader(http.StatusOK)
 	response.Flush()
+	idle := time.NewTimer(eventBeat)
+	defer idle.Stop()
 	for {
 		select {
+		case <-idle.C:
+			if err := write(response, sse.Comment); err != nil {
+				cancel()
+				<-done
+				return nil // the client has disconnected
+			}
+			idle.Reset(eventBeat)
 		case account := <-accounts:
 			event := struct {
 				aggregator.Account
@@ -77,6 +90,7 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 				<-done
 				return nil // the client has disconnected
 			}
+			idle.Reset(eventBeat)
 		case o := <-done:
 			if o.panicked != nil {
 				_ = send(response, "error", apierr.Body(apierr.Internal(o.panicked)))
@@ -102,7 +116,11 @@ func send(response *echo.Response, name string, data any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := response.Write(event); err != nil {
+	return write(response, event)
+}
+
+func write(response *echo.Response, content []byte) error {
+	if _, err := response.Write(content); err != nil {
 		return err
 	}
 	response.Flush()

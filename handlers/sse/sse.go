@@ -9,6 +9,9 @@ import (
 // ContentType is the content type of a stream of events.
 const ContentType = "text/event-stream"
 
+// Comment is a sign of life, which clients ignore.
+var Comment = []byte(":\n\n")
+
 // Event returns one encoded event.
 func Event(name string, data any) ([]byte, error) { return EventWithID("", name, data) }
 

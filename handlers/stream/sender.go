@@ -42,7 +42,7 @@ func (e *eventStream) flush() error { return e.deadlines.Flush() }
 
 // beat sends a comment.
 func (e *eventStream) beat(ctx context.Context) error {
-	if err := e.write(ctx, []byte(":\n\n")); err != nil {
+	if err := e.write(ctx, sse.Comment); err != nil {
 		return err
 	}
 	return e.deadlines.Flush()
