@@ -19,6 +19,7 @@ import (
 	"quorate/handlers/compat"
 	"quorate/handlers/networks"
 	"quorate/internal/index/evm"
+	"quorate/internal/index/evm/metadata"
 	"quorate/internal/index/primary"
 	"quorate/internal/store"
 )
@@ -110,6 +111,14 @@ func (c *Config) problems() (all []error) {
 		} else if _, err := net.LookupPort("tcp", port); err != nil {
 			wrong("%s: %q has no port from 0 to 65535 and no name of one", key, address)
 		}
+	}
+	if _, port, _ := net.SplitHostPort(c.Listen); c.Listen == c.PrivateListen && port != "0" {
+		wrong("private_listen: it is the address of listen; choose another port")
+	}
+	if f, err := metadata.NewFetcher(metadata.FetchOptions{Gateways: c.Metadata.IPFSGateways}); err != nil {
+		wrong("metadata.ipfs_gateways: %w", err)
+	} else {
+		f.Close()
 	}
 	if _, err := compat.ParseMode(c.ClientCompat); err != nil {
 		wrong("client_compat: %w", err)

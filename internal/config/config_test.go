@@ -130,6 +130,12 @@ func TestMistakesAreNamed(t *testing.T) {
 		"value for keys":           {file: "tls: x\n", want: "tls: it has no keys and values"},
 		"key of a merged mapping":  {file: "networks:\n  fuji: &f {nodes: [http://x], recrd: all}\n  other: {<<: *f, nodes: [http://y]}\n", want: "networks.other.recrd: unknown key; did you mean record?"},
 		"twice the same key":       {file: "listen: :1\nlisten: :2\n", want: `mapping key "listen" already defined`},
+		"gateway without scheme":   {file: "metadata: {ipfs_gateways: [ipfs.example/SECRET]}\n", want: "metadata.ipfs_gateways: an IPFS gateway is no URL"},
+		"origin with a fragment":   {file: "cors_origins: ['https://example.org#x']\n", want: "cors_origins: \"https://example.org#"},
+		"origin in capitals":       {file: "cors_origins: ['https://Example.org']\n", want: "browsers send \"https://example.org\""},
+		"origin with its port":     {file: "cors_origins: ['https://example.org:443']\n", want: "browsers send \"https://example.org\""},
+		"mapped addresses":         {file: "trusted_proxies: ['::ffff:10.0.0.0/104']\n", want: "trusted_proxies: \"::ffff:10.0.0.0/104\" never matches"},
+		"twice the same address":   {file: "listen: 127.0.0.1:1\nprivate_listen: 127.0.0.1:1\n", want: "private_listen: it is the address of listen"},
 		"no data folder":           {file: "data_dir: ''\n", want: "data_dir"},
 	} {
 		t.Run(name, func(t *testing.T) {

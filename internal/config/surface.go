@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -106,8 +107,13 @@ func (c *Surface) check(wrong func(format string, args ...any)) {
 		wrong("proxy_header: %w", err)
 	}
 	for _, origin := range c.CORSOrigins {
-		if u, err := url.Parse(origin); origin != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "") {
-			wrong("cors_origins: %q is neither * nor an origin such as https://example.org", origin)
+		if origin == "*" {
+			continue
+		}
+		if err := http.NewCrossOriginProtection().AddTrustedOrigin(origin); err != nil { // as middleware.Pages does
+			wrong("cors_origins: %q is neither * nor an origin such as https://example.org: %w", origin, err)
+		} else if sent := sentOrigin(origin); sent != origin {
+			wrong("cors_origins: %q never matches; browsers send %q", origin, sent)
 		}
 	}
 	if l := c.Limits; l.Body < 1<<10 || l.Body > 64<<20 {
@@ -137,6 +143,17 @@ func (c *Surface) check(wrong func(format string, args ...any)) {
 	}
 }
 
+// sentOrigin returns an origin as browsers send it: in lower case, without the default port.
+func sentOrigin(origin string) string {
+	origin = strings.ToLower(origin)
+	for scheme, port := range map[string]string{"http://": ":80", "https://": ":443"} {
+		if strings.HasPrefix(origin, scheme) {
+			origin = strings.TrimSuffix(origin, port)
+		}
+	}
+	return origin
+}
+
 // Class returns the class for package access.
 func (c RateClass) Class() access.Class {
 	return access.Class{PerSecond: c.PerSecond, Burst: c.Burst, PerDay: c.PerDay}
@@ -153,6 +170,9 @@ func ParsePrefixes(texts []string) ([]netip.Prefix, error) {
 				return nil, fmt.Errorf("%q is no range such as 10.0.0.0/8", text)
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		if p.Addr().Is4In6() { // ClientIP compares IPv4 addresses as such
+			return nil, fmt.Errorf("%q never matches; write a range of IPv4 addresses as 10.0.0.0/8", text)
 		}
 		prefixes[i] = p
 	}

@@ -62,7 +62,7 @@ func NewFetcher(o FetchOptions) (*Fetcher, error) {
 	for _, text := range o.Gateways {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("IPFS gateway %q is no URL such as https://ipfs.example", text)
+			return nil, errors.New("an IPFS gateway is no URL such as https://ipfs.example") // which may have a secret
 		}
 		f.gateways = append(f.gateways, u)
 	}
