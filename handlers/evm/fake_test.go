@@ -523,6 +523,10 @@ func (f *fake) Contracts(_ context.Context, addresses []common.Address) ([]*evm.
 	return found, f.nodeErr
 }
 
+func (f *fake) Settled(ctx context.Context, addresses []common.Address, _ time.Time) ([]*evm.Contract, error) {
+	return f.Contracts(ctx, addresses)
+}
+
 func (*fake) RememberedURI(chain.Standard, common.Address, *uint256.Int) (string, bool) {
 	return "", false
 }

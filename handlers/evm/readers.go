@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"time"
 
 	"github.com/holiman/uint256"
 
@@ -66,6 +67,9 @@ var _ Index = (*evm.Index)(nil)
 type Contracts interface {
 	// Contracts returns the contracts at the addresses, nil where there is none.
 	Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error)
+	// Settled is Contracts for contracts that emitted a token transfer. One that follows no standard is nil until a call
+	// after the given time has the same result.
+	Settled(ctx context.Context, addresses []common.Address, after time.Time) ([]*evm.Contract, error)
 }
 
 var _ Contracts = (*contracts.Book)(nil)

@@ -57,6 +57,10 @@ func (nothing) Contracts(context.Context, []common.Address) ([]*evm.Contract, er
 	panic("not asked")
 }
 
+func (nothing) Settled(context.Context, []common.Address, time.Time) ([]*evm.Contract, error) {
+	panic("not asked")
+}
+
 func (nothing) TokenURIs(context.Context, []contracts.Token) ([]*string, error) {
 	panic("not asked")
 }

@@ -599,6 +599,8 @@ type EVMCall struct {
 	Data []byte
 	// Gas bounds the execution; 0 means the node's bound.
 	Gas uint64
+	// Code asks the node that makes the call whether To has code.
+	Code bool
 }
 
 // EVMReturn is the result of a call.
@@ -606,38 +608,39 @@ type EVMReturn struct {
 	Data []byte
 	// Failed reports that the contract did not return; Data is then empty.
 	Failed bool
+	// NoCode reports that EVMCall.Code is set and the node that made the call has no code at To.
+	NoCode bool
 }
 
-// MaxCalls is the largest number of calls in one request.
+// MaxCalls is the largest number of calls in one request. Successive calls of an address with
+// EVMCall.Code count as one more.
 const MaxCalls = 100
 
-const callMethod = "eth_call"
+const (
+	callMethod = "eth_call"
+	codeMethod = "eth_getCode"
+)
 
 // Calls makes up to MaxCalls calls after a block; nil stands for the newest block. A
 // contract that fails sets Failed and causes no error. A result that is too large for one
 // response also sets Failed; Calls then repeats the other calls without it. A node that
 // cannot execute is an error. Errors are those of Call.
 func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMReturn, error) {
-	if len(calls) > MaxCalls {
-		return nil, fmt.Errorf("%s: %d calls; the limit is %d", callMethod, len(calls), MaxCalls)
-	}
 	at := "latest"
 	if block != nil {
 		at = hexNumber(*block)
 	}
 	left := make([]int, len(calls)) // indexes of calls without a reply
-	invocations := make([]invocation, len(calls))
-	for i, call := range calls {
-		params := map[string]any{"to": call.To, "data": hexutil.Bytes(call.Data)}
-		if call.Gas > 0 {
-			params["gas"] = hexutil.Uint64(call.Gas)
-		}
-		left[i], invocations[i] = i, invocation{callMethod, []any{params, at}}
+	for i := range calls {
+		left[i] = i
+	}
+	if asked, _ := invocationsOf(calls, left, at); len(asked) > MaxCalls {
+		return nil, fmt.Errorf("%s: %d calls; the limit is %d", callMethod, len(asked), MaxCalls)
 	}
 	returned := make([]EVMReturn, len(calls))
 	for atOnce := len(calls); len(left) > 0; {
 		some := left[:min(atOnce, len(left))]
-		tooMuch, err := e.someCalls(ctx, invocations, some, returned)
+		tooMuch, err := e.someCalls(ctx, calls, some, at, returned)
 		if err != nil {
 			return nil, err
 		}
@@ -655,14 +658,37 @@ func (e *EVM) Calls(ctx context.Context, block *uint64, calls []EVMCall) ([]EVMR
 	return returned, nil
 }
 
+// placed has the places in a batch of a call and of the code of its address, -1 for none.
+type placed struct{ call, code int }
+
+// invocationsOf returns the batch for some of the calls: the code of an address precedes its
+// calls.
+func invocationsOf(calls []EVMCall, some []int, at string) (batch []invocation, places []placed) {
+	code := -1
+	for i, n := range some {
+		call := &calls[n]
+		if !call.Code || i > 0 && calls[some[i-1]].To != call.To {
+			code = -1
+		}
+		if call.Code && code < 0 {
+			code = len(batch)
+			batch = append(batch, invocation{codeMethod, []any{call.To, at}})
+		}
+		params := map[string]any{"to": call.To, "data": hexutil.Bytes(call.Data)}
+		if call.Gas > 0 {
+			params["gas"] = hexutil.Uint64(call.Gas)
+		}
+		places = append(places, placed{len(batch), code})
+		batch = append(batch, invocation{callMethod, []any{params, at}})
+	}
+	return batch, places
+}
+
 // someCalls makes some of the calls in one request and returns those whose results did not
 // fit.
-func (e *EVM) someCalls(ctx context.Context, calls []invocation, some []int, returned []EVMReturn) (tooMuch []int, err error) {
-	asked := make([]invocation, len(some))
-	for i, call := range some {
-		asked[i] = calls[call]
-	}
-	answers, err := e.client.batch(ctx, e.path, asked, func(answers []outcome) error {
+func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at string, returned []EVMReturn) (tooMuch []int, err error) {
+	batch, places := invocationsOf(calls, some, at)
+	answers, err := e.client.batch(ctx, e.path, batch, func(answers []outcome) error {
 		for _, a := range answers {
 			if err := stateless(a.refused); err != nil {
 				return err
@@ -678,55 +704,46 @@ func (e *EVM) someCalls(ctx context.Context, calls []invocation, some []int, ret
 	case err != nil:
 		return nil, err
 	}
-	for i, a := range answers {
-		r := &returned[some[i]]
-		switch {
-		case a.refused != nil && a.refused.Code == tooLarge:
+	for i, place := range places {
+		call, r := answers[place.call], &returned[some[i]]
+		if call.oversized() || place.code >= 0 && answers[place.code].oversized() {
 			tooMuch = append(tooMuch, some[i])
-		case a.refused != nil && executionFailed(a.refused):
-			r.Failed = true
-		case a.refused != nil:
-			return nil, a.refused
-		case len(a.result) < 2 || a.result[0] != '"':
-			return nil, fmt.Errorf("%s: %w: not a string", callMethod, ErrMalformed)
-		default:
-			if r.Data, err = hexData(callMethod, string(a.result[1:len(a.result)-1])); err != nil {
+			continue
+		}
+		if place.code >= 0 {
+			code, err := answers[place.code].text(codeMethod)
+			if err != nil {
 				return nil, err
 			}
+			r.NoCode = len(code) <= len("0x")
+		}
+		if call.refused != nil && executionFailed(call.refused) {
+			r.Failed = true
+			continue
+		}
+		text, err := call.text(callMethod)
+		if err == nil {
+			r.Data, err = hexData(callMethod, string(text))
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return tooMuch, nil
 }
 
-// HaveCode reports for up to MaxCalls addresses whether they have code now. Errors are
-// those of Call.
-func (e *EVM) HaveCode(ctx context.Context, addresses []common.Address) ([]bool, error) {
-	const method = "eth_getCode"
-	if len(addresses) == 0 {
-		return nil, nil
+// oversized reports that the result did not fit into the response.
+func (o outcome) oversized() bool { return o.refused != nil && o.refused.Code == tooLarge }
+
+// text returns the result of a method that returns a string.
+func (o outcome) text(method string) ([]byte, error) {
+	switch {
+	case o.refused != nil:
+		return nil, o.refused
+	case len(o.result) < len(`""`) || o.result[0] != '"':
+		return nil, fmt.Errorf("%s: %w: not a string", method, ErrMalformed)
 	}
-	if len(addresses) > MaxCalls {
-		return nil, fmt.Errorf("%s: %d addresses; the limit is %d", method, len(addresses), MaxCalls)
-	}
-	calls := make([]invocation, len(addresses))
-	for i, address := range addresses {
-		calls[i] = invocation{method, []any{address, "latest"}}
-	}
-	answers, err := e.client.batch(ctx, e.path, calls, nil)
-	if err != nil {
-		return nil, err
-	}
-	have := make([]bool, len(addresses))
-	for i, a := range answers {
-		switch {
-		case a.refused != nil:
-			return nil, a.refused
-		case len(a.result) < len(`"0x"`) || a.result[0] != '"':
-			return nil, fmt.Errorf("%s: %w: not a string", method, ErrMalformed)
-		}
-		have[i] = len(a.result) > len(`"0x"`)
-	}
-	return have, nil
+	return o.result[1 : len(o.result)-1], nil
 }
 
 // executionFailed reports whether the contract failed, as opposed to the node. Code 3 is

@@ -231,9 +231,6 @@ func TestCalls(t *testing.T) {
 	refusal := `"error":{"code":3,"message":"execution reverted: no","data":"0x"}`
 	var at string
 	chain := newClient(t, ethereum(t, func(method string, params []json.RawMessage) string {
-		if method == "eth_getCode" {
-			return map[bool]string{true: `"result":"0x60"`, false: `"result":"0x"`}[strings.Contains(string(params[0]), "01")]
-		}
 		var call struct{ To, Data, Gas string }
 		_ = json.Unmarshal(params[0], &call)
 		at = string(params[1])
@@ -263,10 +260,72 @@ func TestCalls(t *testing.T) {
 	none, err := chain.Calls(t.Context(), nil, nil)
 	require.NoError(t, err)
 	require.Empty(t, none)
+}
 
-	have, err := chain.HaveCode(t.Context(), []common.Address{{19: 1}, {19: 2}})
-	require.NoError(t, err)
-	require.Equal(t, []bool{true, false}, have)
+// TestCallsWithCode has a node whose responses are short, so that the calls of an address take several requests. Each
+// of them has the address's code: another node may answer it.
+func TestCallsWithCode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		most     int  // limit of calls for a batch, 0 for none
+		lacksAt  int  // the request from which on the node lacks address 1, 0 for none
+		tooLarge bool // the code does not fit into the first response
+		want     [5]bool
+		methods  []string // of the first request, nil for any
+	}{
+		"one request": {
+			want:    [5]bool{3: true},
+			methods: []string{"eth_getCode", "eth_call", "eth_call", "eth_call", "eth_getCode", "eth_call", "eth_call"},
+		},
+		"another node lacks it": {most: 3, lacksAt: 4, want: [5]bool{2: true, 3: true}},
+		"code does not fit":     {tooLarge: true, want: [5]bool{3: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				var asked []struct {
+					ID     int
+					Method string
+					Params []json.RawMessage
+				}
+				if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+					t.Error(err)
+				}
+				if tt.most > 0 && len(asked) > tt.most {
+					fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}`)
+					return
+				}
+				var methods, answers []string
+				for _, c := range asked {
+					methods = append(methods, c.Method)
+					result := `"result":"0x01"`
+					switch {
+					case c.Method != "eth_getCode":
+					case tt.tooLarge && requests == 1:
+						result = `"error":{"code":-32003,"message":"response too large"}`
+					case strings.Contains(string(c.Params[0]), "02") || tt.lacksAt > 0 && requests >= tt.lacksAt:
+						result = `"result":"0x"`
+					}
+					answers = append(answers, fmt.Sprintf(`{"id":%d,%s}`, c.ID, result))
+				}
+				if requests == 1 && tt.methods != nil && !slices.Equal(tt.methods, methods) {
+					t.Errorf("got %v, want %v", methods, tt.methods)
+				}
+				fmt.Fprintf(w, "[%s]", strings.Join(answers, ","))
+			}))
+			defer server.Close()
+			one, two := common.Address{19: 1}, common.Address{19: 2}
+			got, err := newClient(t, server.URL).EVM("").Calls(t.Context(), nil, []EVMCall{
+				{To: one, Code: true}, {To: one, Code: true}, {To: one, Code: true}, {To: two, Code: true}, {To: two},
+			})
+			require.NoError(t, err)
+			for i, r := range got {
+				require.Equal(t, EVMReturn{Data: []byte{1}, NoCode: tt.want[i]}, r, i)
+			}
+		})
+	}
+	_, err := newClient(t, "http://127.0.0.1:1").EVM("").Calls(t.Context(), nil, slices.Repeat([]EVMCall{{Code: true}}, MaxCalls))
+	require.ErrorContains(t, err, "101 calls")
 }
 
 // TestCallsTooLarge calls contracts whose results exceed the node's limit for a batch, or

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ava-labs/libevm/common"
 
@@ -152,8 +153,8 @@ func newEVMWebhooks(chain *handler.Chain, blocks index.Source[*evm.Block]) webho
 		Internals: func(ctx context.Context, height uint64, addresses []common.Address) (map[common.Hash][]evm.Frame, error) {
 			return internals(ctx, chain.Index, height, addresses)
 		},
-		Tokens: func(ctx context.Context, addresses []common.Address) ([]*webhook.Token, error) {
-			return tokens(ctx, chain.Contracts, addresses)
+		Tokens: func(ctx context.Context, addresses []common.Address, after time.Time) ([]*webhook.Token, error) {
+			return tokens(ctx, chain.Contracts, addresses, after)
 		},
 	})
 }
@@ -177,14 +178,14 @@ func internals(ctx context.Context, chain handler.Index, height uint64, addresse
 	return all, nil
 }
 
-// tokens describes contracts, nil where there is none according to the node or an answer of the last seconds. A contract
-// that fails lacks what it does not report. The failure of a node, for example a rate limit, is an error: without the
-// decimals, amounts would be wrong.
-func tokens(ctx context.Context, contracts handler.Contracts, addresses []common.Address) ([]*webhook.Token, error) {
+// tokens describes contracts, nil where there is none according to the node or an answer of the last seconds, and where
+// one that follows no standard was not called after the given time. A contract that fails lacks what it does not report.
+// The failure of a node, for example a rate limit, is an error: without the decimals, amounts would be wrong.
+func tokens(ctx context.Context, contracts handler.Contracts, addresses []common.Address, after time.Time) ([]*webhook.Token, error) {
 	distinct := slices.Clone(addresses)
 	slices.SortFunc(distinct, common.Address.Cmp)
 	distinct = slices.Compact(distinct)
-	found, err := contracts.Contracts(ctx, distinct)
+	found, err := contracts.Settled(ctx, distinct, after)
 	if err != nil {
 		return nil, err
 	}

@@ -49,26 +49,35 @@ func (b transferBlock) Fetch(context.Context, uint64, int) ([]index.Block[*chain
 }
 
 // tokenNode is a node with the contract 20, an ERC-20 token with one decimal place. Until end, it fails with err or, if that
-// is nil, lacks the contract.
+// is nil, lacks the contract. Until initialised, each call of the contract fails.
 type tokenNode struct {
-	err error
-	end time.Time
+	err              error
+	end, initialised time.Time
+
+	mu    sync.Mutex
+	calls int // requests; guarded by mu
 }
 
-func (n *tokenNode) HaveCode(_ context.Context, addresses []common.Address) ([]bool, error) {
-	return slices.Repeat([]bool{!n.lacksContract()}, len(addresses)), nil
+func (n *tokenNode) requests() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.calls
 }
-
-func (n *tokenNode) lacksContract() bool { return n.err == nil && time.Now().Before(n.end) }
 
 func (n *tokenNode) Calls(_ context.Context, _ *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
-	if time.Now().Before(n.end) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls++
+	lacks := time.Now().Before(n.end)
+	if lacks && n.err != nil {
 		return nil, n.err
 	}
 	returned := make([]node.EVMReturn, len(calls))
 	for i, call := range calls {
-		switch common.Bytes2Hex(call.Data[:4]) {
-		case "313ce567", "18160ddd", "70a08231": // decimals(), totalSupply(), balanceOf(address)
+		returned[i].NoCode = lacks && call.Code
+		token := !lacks && !time.Now().Before(n.initialised)
+		switch method := common.Bytes2Hex(call.Data[:4]); {
+		case token && slices.Contains([]string{"313ce567", "18160ddd", "70a08231"}, method): // decimals(), totalSupply(), balanceOf(address)
 			returned[i].Data = common.BigToHash(common.Big1).Bytes()
 		default:
 			returned[i].Failed = true
@@ -130,7 +139,7 @@ func TestTokensOfFailingNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				receiver := receive(t, &tokenNode{err, time.Now().Add(time.Minute)}, transferBlock{})
+				receiver := receive(t, &tokenNode{err: err, end: time.Now().Add(time.Minute)}, transferBlock{})
 				time.Sleep(59 * time.Second)
 				require.Zero(t, receiver.count())
 				time.Sleep(12 * time.Second) // the longest pause, and the look for blocks
@@ -155,13 +164,95 @@ func TestNewTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				block := transferBlock{time: uint64(time.Now().Add(-c.age).Unix())}
-				receiver := receive(t, &tokenNode{nil, time.Now().Add(c.lacks)}, block)
+				receiver := receive(t, &tokenNode{end: time.Now().Add(c.lacks)}, block)
 				time.Sleep(c.atMost)
 				require.Equal(t, 1, receiver.count())
 				require.Equal(t, c.want, receiver.received())
 			})
 		})
 	}
+}
+
+// TestContractsBeforeTheirFirstTransfer has somebody ask about a contract that follows no standard before it emits a transfer
+// in a block.
+func TestContractsBeforeTheirFirstTransfer(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked       time.Duration // before now
+		age         time.Duration // of the block
+		initialised time.Duration // from now on, in the node that is asked
+		atMost      time.Duration
+		want        []string
+		requests    int // at most, after the first one
+	}{
+		"proxy is initialised":               {asked: time.Minute, want: []string{"1.5"}, atMost: 2 * time.Second, requests: 1},
+		"same in an old block":               {asked: 9 * time.Minute, age: time.Minute, want: []string{"1.5"}, atMost: 2 * time.Second, requests: 1},
+		"node lags":                          {asked: time.Minute, initialised: 12 * time.Second, want: []string{"1.5"}, atMost: 31 * time.Second, requests: 3},
+		"asked about the time of block":      {initialised: 12 * time.Second, want: []string{"1.5"}, atMost: 31 * time.Second, requests: 3},
+		"no token":                           {asked: time.Minute, initialised: time.Hour, atMost: absentTime, requests: 4},
+		"no token in an old block":           {asked: 9 * time.Minute, age: time.Minute, initialised: time.Hour, atMost: 2 * time.Second, requests: 1},
+		"no token, asked after the block":    {asked: time.Minute, age: 2 * time.Minute, initialised: time.Hour, atMost: 2 * time.Second},
+		"asked soon after an old block":      {asked: time.Minute, age: 70 * time.Second, want: []string{"1.5"}, atMost: 2 * time.Second, requests: 1},
+		"block of a chain with a fast clock": {asked: time.Minute, age: -time.Hour, want: []string{"1.5"}, atMost: 2 * time.Second, requests: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &tokenNode{initialised: time.Now().Add(c.asked + c.initialised)}
+				s := store.NewMemory()
+				book := contracts.New(contracts.Options{Node: n, Store: s})
+				found, err := book.Contracts(t.Context(), []common.Address{{19: 20}})
+				require.NoError(t, err)
+				require.Equal(t, chain.Unknown, found[0].Standard)
+				time.Sleep(c.asked)
+				receiver := receiveOf(t, s, book, transferBlock{time: uint64(time.Now().Add(-c.age).Unix())})
+				time.Sleep(c.atMost)
+				require.Equal(t, 1, receiver.count())
+				require.Equal(t, c.want, receiver.received())
+				require.LessOrEqual(t, n.requests(), 1+c.requests)
+			})
+		})
+	}
+}
+
+// TestNodesAtDifferentHeights has a URL whose second node has not executed the block that created a contract. In its state,
+// each call of the contract returns nothing.
+func TestNodesAtDifferentHeights(t *testing.T) {
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lags := requests.Add(1) == 2
+		var calls []struct {
+			ID     int
+			Method string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&calls); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		for i, call := range calls {
+			answer := fmt.Sprintf("0x%064x", 1)
+			switch {
+			case lags:
+				answer = "0x"
+			case call.Method == "eth_getCode":
+				answer = "0x60"
+			}
+			fmt.Fprintf(w, `%c{"jsonrpc":"2.0","id":%d,"result":%q}`, "[,"[min(i, 1)], call.ID, answer)
+		}
+		fmt.Fprint(w, "]")
+	}))
+	defer server.Close()
+	client, err := node.New(node.Options{Endpoints: []string{server.URL}})
+	require.NoError(t, err)
+	s := store.NewMemory()
+	defer func() { require.NoError(t, s.Close()) }()
+	book := contracts.New(contracts.Options{Node: client.EVM(""), Store: s, BlockchainID: ids.ID{1}})
+	defer book.Close()
+	found, err := tokens(t.Context(), book, []common.Address{{19: 20}}, time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, chain.ERC20, found[0].Standard)
+	found, err = tokens(t.Context(), book, []common.Address{{19: 21}}, time.Time{})
+	require.NoError(t, err)
+	require.Nil(t, found[0], "the node that lags has no contract")
+	require.EqualValues(t, 2, requests.Load())
 }
 
 // absentTime is the time until a message is sent whose contract stays absent, with the longest pause after it.
@@ -171,7 +262,12 @@ const absentTime = 41 * time.Second
 func receive(t *testing.T, n *tokenNode, block transferBlock) *amounts {
 	t.Helper()
 	s := store.NewMemory()
-	book := contracts.New(contracts.Options{Node: n, Store: s})
+	return receiveOf(t, s, contracts.New(contracts.Options{Node: n, Store: s}), block)
+}
+
+// receiveOf is receive with a given store and Book, which it closes.
+func receiveOf(t *testing.T, s store.Store, book *contracts.Book, block transferBlock) *amounts {
+	t.Helper()
 	source := newEVMWebhooks(&evm.Chain{
 		Contracts: book, Progress: func() reply.Progress { return reply.Progress{Height: 1, CaughtUp: true} },
 	}, block)
@@ -280,7 +376,7 @@ func TestTokens(t *testing.T) {
 			book := contracts.New(contracts.Options{Node: client.EVM(""), Store: s, BlockchainID: ids.ID{1}})
 			defer book.Close()
 			address := common.Address{19: 20}
-			found, err := tokens(t.Context(), book, []common.Address{address, address})
+			found, err := tokens(t.Context(), book, []common.Address{address, address}, time.Time{})
 			require.True(t, called.Load())
 			if c.want == nil {
 				require.Error(t, err)

@@ -42,10 +42,11 @@ type EVMOptions struct {
 	// transactions. It is called for blocks that came without call traces. If the index lacks them, too, but may get them,
 	// the error is ErrNoTraces.
 	Internals func(ctx context.Context, height uint64, addresses []common.Address) (map[common.Hash][]evm.Frame, error)
-	// Tokens describes the contracts at the addresses, nil where there is none. After an error, the messages about the
-	// block wait and Tokens is called again. The same holds if there is no contract where one emitted a log in a young
-	// block: the answer may be older than the contract, or the node may lag.
-	Tokens func(ctx context.Context, addresses []common.Address) ([]*Token, error)
+	// Tokens describes the contracts at the addresses, nil where there is none. One that follows no standard is nil, too,
+	// until a call after the given time has the same result. After an error, the messages about the block wait and Tokens
+	// is called again. The same holds if there is nil where a contract emitted a log in a young block: the answer may be
+	// older than the contract, or the node may lag.
+	Tokens func(ctx context.Context, addresses []common.Address, after time.Time) ([]*Token, error)
 }
 
 // ErrNoTraces means that a block has no call traces.
@@ -401,14 +402,17 @@ func (x *evmBlock) addDetails(ctx context.Context, i int, w *Webhook, shown *evm
 	return x.addTransfers(ctx, i, shown)
 }
 
-// absentGrace is the age of a block from which on an absent contract with a log in the block counts as destroyed.
+// absentGrace is the age of a block from which on an absent contract with a log in the block counts as destroyed, and one
+// that follows no standard as no token.
 const absentGrace = 30 * time.Second
 
 // younger reports whether the age of the block is below d. Waits end at an age of the block, not after a time, so that
 // a contract that destroys itself in each block delays messages by d at most. The clock may differ from the chain's.
 func (x *evmBlock) younger(d time.Duration) bool {
-	return time.Since(time.Unix(int64(x.Time), 0)).Abs() < d
+	return time.Since(x.time()).Abs() < d
 }
+
+func (x *evmBlock) time() time.Time { return time.Unix(int64(x.Time), 0) }
 
 // addTransfers adds the token transfers of a transaction. It omits those whose contract does not follow their standard:
 // any contract may emit a log that looks like a transfer.
@@ -424,14 +428,14 @@ func (x *evmBlock) addTransfers(ctx context.Context, i int, shown *evmTransactio
 	for j := range transfers {
 		contracts[j] = transfers[j].Contract
 	}
-	tokens, err := x.source.o.Tokens(ctx, contracts)
+	tokens, err := x.source.o.Tokens(ctx, contracts, x.time().Add(absentGrace))
 	if err != nil {
 		return err
 	}
 	for j := range transfers {
 		t := &transfers[j]
 		if tokens[j] == nil && x.younger(absentGrace) {
-			return fmt.Errorf("contract %s emitted a log in block %d, but the node does not have it yet", t.Contract, x.Number)
+			return fmt.Errorf("contract %s emitted a transfer in block %d, but according to the node it is no token yet", t.Contract, x.Number)
 		}
 		if tokens[j] == nil || tokens[j].Standard != t.Standard {
 			continue

@@ -60,7 +60,7 @@ func evmMessages(t *testing.T, w Webhook, transactions ...evm.Transaction) (all 
 		Fetch: func(context.Context, uint64, int) ([]*evm.Block, error) {
 			return []*evm.Block{{Number: 1, Traced: true, Transactions: transactions}}, nil
 		},
-		Tokens: func(_ context.Context, addresses []common.Address) ([]*Token, error) {
+		Tokens: func(_ context.Context, addresses []common.Address, _ time.Time) ([]*Token, error) {
 			tokens := make([]*Token, len(addresses))
 			for i := range tokens {
 				tokens[i] = &Token{Standard: evm.ERC1155, Name: text, Symbol: text, Decimals: &decimals}
@@ -169,7 +169,7 @@ func TestTransfersOfOtherContracts(t *testing.T) {
 			tx := evm.Transaction{Logs: []evm.Log{erc20(none), erc20(unknown), erc20(nft), erc20(token)}}
 			return []*evm.Block{{Number: 1, Traced: true, Transactions: []evm.Transaction{tx}}}, nil
 		},
-		Tokens: func(_ context.Context, addresses []common.Address) ([]*Token, error) {
+		Tokens: func(_ context.Context, addresses []common.Address, _ time.Time) ([]*Token, error) {
 			tokens := make([]*Token, len(addresses))
 			for i, a := range addresses {
 				tokens[i] = known[a]

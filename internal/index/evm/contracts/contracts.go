@@ -26,8 +26,6 @@ import (
 type Node interface {
 	// Calls executes calls after a block; nil means the newest block.
 	Calls(ctx context.Context, block *uint64, calls []node.EVMCall) ([]node.EVMReturn, error)
-	// HaveCode reports which addresses are contracts now.
-	HaveCode(ctx context.Context, addresses []common.Address) ([]bool, error)
 }
 
 // Options configures a Book. Node, Store, NetworkID and BlockchainID are required.
@@ -47,6 +45,8 @@ type Book struct {
 	partition []byte
 	contracts *bounded.Cache[common.Address, contract]
 	uris      *bounded.Cache[tokenKey, uri]
+	// settled has contracts that are no tokens according to Settled.
+	settled *bounded.Cache[common.Address, struct{}]
 }
 
 // contract is the result for one address.
@@ -105,6 +105,7 @@ func New(o Options) *Book {
 			return lifeOf(c.asked, c.fresh())
 		},
 	})
+	b.settled = bounded.New(bounded.Options[common.Address, struct{}]{Entries: cached})
 	b.uris = bounded.New(bounded.Options[tokenKey, uri]{
 		Weight: uint64(cached) * unitsPerURI,
 		Weigh:  func(_ tokenKey, u uri) uint32 { return uint32(1 + len(u.text)/weightUnit) },
@@ -116,6 +117,7 @@ func New(o Options) *Book {
 // Close stops the expiry of cached results. Do not use the Book afterwards.
 func (b *Book) Close() {
 	b.contracts.Close()
+	b.settled.Close()
 	b.uris.Close()
 }
 
@@ -128,32 +130,84 @@ func lifeOf(asked time.Time, life time.Duration) time.Duration {
 // the store.
 func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error) {
 	found := make([]*evm.Contract, len(addresses))
-	var places []int // indexes of addresses not in memory
-	var ask []common.Address
-	for i, address := range addresses {
-		if c, ok := glance(b.contracts, address); !ok {
-			places, ask = append(places, i), append(ask, address)
-		} else if c.exists {
+	return found, b.find(ctx, addresses, func(i int, c *contract) {
+		if c.exists {
+			found[i] = &c.Contract
+		}
+	})
+}
+
+// Settled is Contracts for contracts that emitted a token transfer. One that follows no standard may be a proxy that was
+// called before its first transfer, or by a node that lags. It is nil until a call after the given time has the same result,
+// and Settled makes that call. Until then, it calls the contract every 10 seconds at most.
+func (b *Book) Settled(ctx context.Context, addresses []common.Address, after time.Time) ([]*evm.Contract, error) {
+	outdated := after
+	if now := time.Now(); now.Before(after) {
+		outdated = now.Add(-absentFor)
+	}
+	found := make([]*evm.Contract, len(addresses))
+	note := func(i int, c *contract) {
+		switch _, settled := b.settled.Get(addresses[i]); {
+		case !c.exists:
+		case c.Standard != chain.Unknown || settled:
+			found[i] = &c.Contract
+		case !c.asked.Before(after):
+			b.settled.Set(addresses[i], struct{}{})
 			found[i] = &c.Contract
 		}
 	}
-	if len(ask) == 0 {
-		return found, nil
+	var places []int // indexes of addresses to call again
+	var ask []common.Address
+	if err := b.find(ctx, addresses, func(i int, c *contract) {
+		if note(i, c); found[i] == nil && c.exists && c.asked.Before(outdated) {
+			places, ask = append(places, i), append(ask, addresses[i])
+		}
+	}); err != nil || len(ask) == 0 {
+		return found, err
 	}
-	known, err := load(ctx, b.contracts, ask, b.loadContracts)
+	known, err := b.loadContracts(ctx, ask, outdated)
 	if err != nil {
 		return nil, fmt.Errorf("calling contracts for their standards: %w", err)
 	}
 	for i, address := range ask {
-		c, ok := known[address]
-		switch {
-		case !ok:
+		c := known[address]
+		if c.exists && c.asked.Before(outdated) {
 			return nil, fmt.Errorf("calling contract %s for its standard: no answer", address)
-		case c.exists:
-			found[places[i]] = &c.Contract
 		}
+		b.contracts.Set(address, c)
+		note(places[i], &c)
 	}
 	return found, nil
+}
+
+// find calls f for the contract at each address, with its index.
+func (b *Book) find(ctx context.Context, addresses []common.Address, f func(int, *contract)) error {
+	var places []int // indexes of addresses not in memory
+	var ask []common.Address
+	for i, address := range addresses {
+		if c, ok := glance(b.contracts, address); ok {
+			f(i, &c)
+		} else {
+			places, ask = append(places, i), append(ask, address)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	known, err := load(ctx, b.contracts, ask, func(ctx context.Context, addresses []common.Address) (map[common.Address]contract, error) {
+		return b.loadContracts(ctx, addresses, time.Time{})
+	})
+	if err != nil {
+		return fmt.Errorf("calling contracts for their standards: %w", err)
+	}
+	for i, address := range ask {
+		c, ok := known[address]
+		if !ok {
+			return fmt.Errorf("calling contract %s for its standard: no answer", address)
+		}
+		f(places[i], &c)
+	}
+	return nil
 }
 
 // noted is the number of reads per read that the cache records for its eviction policy. Recording costs a goroutine now
@@ -189,8 +243,9 @@ func (b *Book) sinceKey(address common.Address) store.PK {
 	return store.PK{P: append(slices.Clip(b.partition), address[:]...), K: []byte{1}}
 }
 
-// loadContracts reads contracts from the store, and calls the node for missing and stale ones.
-func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (map[common.Address]contract, error) {
+// loadContracts reads contracts from the store, and calls the node for missing and stale ones and for those that followed
+// no standard before outdated.
+func (b *Book) loadContracts(ctx context.Context, addresses []common.Address, outdated time.Time) (map[common.Address]contract, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	keys := make([]store.PK, 2*len(addresses))
@@ -210,7 +265,7 @@ func (b *Book) loadContracts(ctx context.Context, addresses []common.Address) (m
 				return nil, err
 			}
 			known[addresses[i]] = c // used if the call fails
-			if time.Since(c.asked) < c.fresh() {
+			if time.Since(c.asked) < c.fresh() && (c.Standard != chain.Unknown || !c.asked.Before(outdated)) {
 				continue
 			}
 		}

@@ -40,16 +40,6 @@ type fakeNode struct {
 	gate    chan struct{} // if not nil, answers wait for it
 }
 
-func (n *fakeNode) HaveCode(_ context.Context, addresses []common.Address) ([]bool, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	have := make([]bool, len(addresses))
-	for i, a := range addresses {
-		_, have[i] = n.contracts[a]
-	}
-	return have, n.away
-}
-
 func (n *fakeNode) Calls(ctx context.Context, _ *uint64, calls []node.EVMCall) ([]node.EVMReturn, error) {
 	if n.gate != nil {
 		select {
@@ -77,7 +67,8 @@ func (n *fakeNode) Calls(ctx context.Context, _ *uint64, calls []node.EVMCall) (
 		if !ok {
 			data, ok = n.contracts[call.To][string(call.Data[:4])]
 		}
-		returned[i] = node.EVMReturn{Data: data, Failed: !ok}
+		_, exists := n.contracts[call.To]
+		returned[i] = node.EVMReturn{Data: data, Failed: !ok, NoCode: call.Code && !exists}
 	}
 	return returned, nil
 }
@@ -214,7 +205,7 @@ func TestContractsAreSavedBeforeAFailure(t *testing.T) {
 		require.ErrorIs(t, err, node.ErrUnavailable)
 		require.Less(t, attempts, 10)
 	}
-	require.Equal(t, 3, attempts)
+	require.Equal(t, 4, attempts, "10 requests, 3 at a time")
 	require.Equal(t, len(all)*questions, n.asked, "each contract is asked once")
 }
 
@@ -281,6 +272,58 @@ func TestUninitialised(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSettled calls a contract that follows no standard until that is settled, and not more often afterwards than Contracts.
+func TestSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, s := newFake(), store.NewMemory()
+		book := newBook(t, n, s)
+		defer book.Close()
+		all := []common.Address{address(1), address(4), address(9)} // a token, no token, no contract
+		look := func(after time.Time) (bool, error) {
+			found, err := book.Settled(t.Context(), all, after)
+			if err != nil {
+				return false, err
+			}
+			require.Equal(t, chain.ERC20, found[0].Standard)
+			require.Nil(t, found[2])
+			return found[1] != nil, nil
+		}
+		_, err := book.Contracts(t.Context(), all)
+		require.NoError(t, err)
+		after := time.Now().Add(30 * time.Second)
+		n.requests, n.asked = 0, 0
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			settled, err := look(after)
+			require.NoError(t, err)
+			require.Equal(t, !time.Now().Before(after), settled)
+		}
+		require.LessOrEqual(t, n.requests, 6, "each 10 s, as for the address without a contract")
+
+		n.away = node.ErrUnavailable
+		all = all[:2]
+		found, err := book.Settled(t.Context(), all, after.Add(time.Hour))
+		require.NoError(t, err)
+		require.NotNil(t, found[1], "this is settled")
+		n.away, n.requests = nil, 0
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			_, err := book.Settled(t.Context(), all, time.Now())
+			require.NoError(t, err)
+		}
+		require.LessOrEqual(t, n.requests, 1, "as without Settled")
+
+		// Without an answer of the node, nothing is settled.
+		all = []common.Address{address(7)}
+		_, err = book.Contracts(t.Context(), all)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		n.away = node.ErrUnavailable
+		_, err = book.Settled(t.Context(), all, time.Now())
+		require.Error(t, err)
+	})
 }
 
 // TestRowsOfEarlierVersions has a contract without a standard of an earlier version, which called it once a day.

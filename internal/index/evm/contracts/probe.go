@@ -2,6 +2,7 @@ package contracts
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -58,7 +59,7 @@ const (
 func (b *Book) ask(ctx context.Context, addresses []common.Address) ([]contract, error) {
 	found := make([]contract, 0, len(addresses))
 	for len(addresses) > 0 {
-		n := min(len(addresses), node.MaxCalls/questions)
+		n := min(len(addresses), node.MaxCalls/(questions+1)) // one more for the code
 		some, err := b.askSome(ctx, addresses[:n])
 		if err != nil {
 			return found, err
@@ -70,17 +71,11 @@ func (b *Book) ask(ctx context.Context, addresses []common.Address) ([]contract,
 }
 
 func (b *Book) askSome(ctx context.Context, addresses []common.Address) ([]contract, error) {
-	code, err := b.node.HaveCode(ctx, addresses)
-	if err != nil {
-		return nil, err
-	}
-	var calls []node.EVMCall
-	for i, address := range addresses {
-		if !code[i] {
-			continue
-		}
+	calls := make([]node.EVMCall, 0, questions*len(addresses))
+	for _, address := range addresses {
 		for _, data := range probes {
-			calls = append(calls, node.EVMCall{To: address, Data: data, Gas: probeGas})
+			// Of two nodes behind one URL, one may lag: a contract that it lacks returns nothing.
+			calls = append(calls, node.EVMCall{To: address, Data: data, Gas: probeGas, Code: true})
 		}
 	}
 	returned, err := b.node.Calls(ctx, nil, calls)
@@ -89,11 +84,11 @@ func (b *Book) askSome(ctx context.Context, addresses []common.Address) ([]contr
 	}
 	found := make([]contract, len(addresses))
 	for i, address := range addresses {
+		of := [questions]node.EVMReturn(returned[i*questions:])
 		found[i].asked = time.Now()
-		if code[i] {
+		if !slices.ContainsFunc(of[:], func(r node.EVMReturn) bool { return r.NoCode }) {
 			found[i].exists = true
-			found[i].Contract = judge(address, [questions]node.EVMReturn(returned))
-			returned = returned[questions:]
+			found[i].Contract = judge(address, of)
 		}
 	}
 	return found, nil
