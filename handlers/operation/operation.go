@@ -13,6 +13,7 @@ import (
 
 	"quorate/handlers/compat"
 	"quorate/handlers/query"
+	"quorate/internal/store"
 )
 
 // Operation declares an operation. All fields but those that say so are required.
@@ -58,6 +59,7 @@ type Request struct {
 func Route(e *echo.Echo, all []Operation) {
 	for _, o := range all {
 		handle := Strict(func(c echo.Context) error {
+			c.SetRequest(c.Request().WithContext(store.OneServer(c.Request().Context()))) // handlers combine several reads
 			return o.Handle(Request{c, query.Parse(c.Request().URL.RawQuery, o.Parameters)})
 		}, o.queryNames()...)
 		e.Add(o.method(), o.route(), func(c echo.Context) error {

@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/query/page"
+	"quorate/internal/store"
 )
 
 // An operation with all kinds of parameters makes a route that parses them, an entry of the reference
@@ -47,6 +49,17 @@ func TestRow(t *testing.T) {
 		"cake": "plum", "size": 5, "after": uint64(7), "block": (*uint64)(nil), "least": uint64(0),
 		"eaten": true, "guests": []string{"a", "b"}, "colours": []string{"red", "blue"}, "sort": "down",
 	}, got)
+
+	// All reads of a request are of one standby.
+	var ctx context.Context
+	all[0].Handle = func(r operation.Request) error {
+		ctx = r.Request().Context()
+		return nil
+	}
+	reads := echo.New()
+	operation.Route(reads, all)
+	reads.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v2/cakes/plum/slices:list", http.NoBody))
+	require.Equal(t, ctx, store.OneServer(ctx))
 
 	// A parameter that is not declared is refused by name, except from a generated client.
 	e.Use(compat.Middleware(compat.Auto))

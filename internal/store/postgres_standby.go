@@ -36,7 +36,7 @@ const (
 )
 
 // Standbys reads from the standby servers of a store. It uses servers in turn while they respond and lag little;
-// without any, it reads from the store.
+// without any, it reads from the store. Reads with a context of OneServer use one server.
 //
 // A server's lag follows from its cursors: the server is at the latest sample in which no cursor of the store was ahead
 // of the server's. This needs only rows and holds for any kind of replication. Rows without a cursor may lag as much:
@@ -267,6 +267,57 @@ func (f *follower) stats(maxLag time.Duration) StandbyStats {
 	return StandbyStats{Name: f.at, Lag: f.lag, Known: !f.fresh.IsZero(), Used: used, Err: f.err}
 }
 
+// choice is the server that the views of one context are read from.
+type choice struct {
+	mu     sync.Mutex
+	made   bool      // guarded by mu
+	server *follower // nil for the store; guarded by mu
+}
+
+type choiceKey struct{}
+
+// OneServer returns a context for several reads that belong together: all views of Standbys are read from the server that
+// the first one is read from, so that a later view has what an earlier one has. Once that server cannot be used, they are
+// read from the store, which no server is ahead of.
+func OneServer(ctx context.Context) context.Context {
+	if ctx.Value(choiceKey{}) != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, choiceKey{}, new(choice))
+}
+
+// choose returns the next server that can be used or, after the first call with a choice, the chosen one. It returns nil
+// for the store.
+func (r *Standbys) choose(one *choice) (*follower, *Postgres) {
+	if one == nil {
+		return r.next()
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	var s *Postgres
+	if !one.made {
+		one.made = true
+		one.server, s = r.next()
+	} else if one.server != nil {
+		if s = one.server.usable(r.maxLag); s == nil {
+			one.server = nil
+		}
+	}
+	return one.server, s
+}
+
+// next returns the next server that can be used, in turn, or nil.
+func (r *Standbys) next() (*follower, *Postgres) {
+	first := r.turn.Add(1)
+	for i := range r.all {
+		f := r.all[(first+uint64(i))%uint64(len(r.all))]
+		if s := f.usable(r.maxLag); s != nil {
+			return f, s
+		}
+	}
+	return nil, nil
+}
+
 // View returns a view of a server with little lag, or else of the store.
 func (r *Standbys) View(ctx context.Context) (View, error) {
 	v, _, err := r.viewScans(ctx, nil)
@@ -275,12 +326,11 @@ func (r *Standbys) View(ctx context.Context) (View, error) {
 
 // viewScans implements ViewScans.
 func (r *Standbys) viewScans(ctx context.Context, queries []Query) (View, [][]Row, error) {
-	first := r.turn.Add(1)
-	for i := range r.all {
-		f := r.all[(first+uint64(i))%uint64(len(r.all))]
-		s := f.usable(r.maxLag)
-		if s == nil {
-			continue
+	one, _ := ctx.Value(choiceKey{}).(*choice)
+	for range r.all {
+		f, s := r.choose(one)
+		if f == nil {
+			break
 		}
 		v, found, err := s.viewScans(ctx, queries)
 		if err == nil || !errors.Is(err, ErrUnavailable) {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -84,4 +85,67 @@ func TestStandbys(t *testing.T) {
 
 	_, err = store.OpenStandbys(t.Context(), s, store.StandbyOptions{URLs: []string{"postgres://x:secret/"}})
 	require.ErrorIs(t, err, store.ErrInvalid)
+}
+
+// TestOneServer has two standbys, one of which is held up. Reads of one context never go back to older rows.
+func TestOneServer(t *testing.T) {
+	primary := pgserver.Run(t)
+	s := openPostgres(t, primary.URL())
+	defer s.Close()
+	var urls []string
+	var servers []*pgserver.Server
+	for range 2 {
+		server, err := primary.Standby()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, server.Close()) }()
+		servers, urls = append(servers, server), append(urls, server.URL())
+	}
+	r, err := store.OpenStandbys(t.Context(), s, store.StandbyOptions{URLs: urls, MaxLag: time.Hour, Every: 50 * time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
+	const timeout, tick = 2 * time.Minute, 20 * time.Millisecond
+	seen := func(ctx context.Context) uint64 {
+		v, err := r.View(ctx)
+		require.NoError(t, err)
+		defer v.Close()
+		at, err := store.ReadCursor(ctx, v, "crash")
+		require.NoError(t, err)
+		return at.Next
+	}
+	// alternates reports whether successive reads see the rows of the two blocks.
+	alternates := func(a, b uint64) func() bool {
+		return func() bool {
+			return min(seen(t.Context()), seen(t.Context())) == a && max(seen(t.Context()), seen(t.Context())) == b
+		}
+	}
+	require.NoError(t, s.Commit(t.Context(), crashBatch(0)))
+	require.Eventually(t, func() bool { return r.Stats()[0].Used && r.Stats()[1].Used }, timeout, tick)
+	require.Eventually(t, alternates(1, 1), timeout, tick)
+	require.NoError(t, servers[0].Exec(t.Context(), "SELECT pg_wal_replay_pause()"))
+	require.NoError(t, s.Commit(t.Context(), crashBatch(1)))
+	require.Eventually(t, alternates(1, 2), timeout, tick, "reads go to both in turn")
+
+	var old, young context.Context
+	for old == nil || young == nil {
+		ctx := store.OneServer(t.Context())
+		require.Equal(t, ctx, store.OneServer(ctx))
+		first := seen(ctx)
+		for range 5 {
+			require.Equal(t, first, seen(ctx), "reads of one context go to one server")
+		}
+		if first == 1 {
+			old = ctx
+		} else {
+			young = ctx
+		}
+	}
+
+	// Without the server, the context goes on with the store. It does not return: the server would be behind.
+	require.NoError(t, s.Commit(t.Context(), crashBatch(2)))
+	servers[0].Crash()
+	require.EqualValues(t, 3, seen(old))
+	require.NoError(t, servers[0].Restart())
+	require.Eventually(t, func() bool { return r.Stats()[0].Used }, timeout, tick)
+	require.EqualValues(t, 3, seen(old))
+	require.GreaterOrEqual(t, seen(young), uint64(2))
 }
