@@ -130,7 +130,7 @@ func (f *Fetcher) hostOf(uri string) string {
 
 // fetch fetches the document at a URI. It returns an error of type failure, or ctx's error.
 func (f *Fetcher) fetch(ctx context.Context, uri string) ([]byte, error) {
-	scheme, rest, ok := strings.Cut(strings.TrimSpace(uri), ":")
+	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok {
 		return nil, failed(InvalidURI, "it is no URI")
 	}

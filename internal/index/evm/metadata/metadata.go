@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -272,6 +273,7 @@ func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	uri = strings.TrimSpace(uri) // some contracts return blanks and newlines around it
 	if standard == chain.ERC1155 {
 		uri = forToken(uri, &t.id)
 	}

@@ -257,6 +257,20 @@ func TestHostsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(k.hosts), maxHosts)
 }
 
+// TestBlanksAroundURIs has contracts whose URIs begin and end with blanks and newlines.
+func TestBlanksAroundURIs(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, `{"name":%q}`, r.URL.Path) }))
+	defer server.Close()
+	k := newKeeper(t, &fakeContracts{uris: map[uint64]string{1: " \t" + server.URL + "/{id}\r\n", 2: "\ndata:,{} ", 3: " \n"}}, store.NewMemory(), time.Minute)
+	require.Equal(t, "/{id}", await(t, k, one(nfts, 1), Indexed).Name)
+	require.Equal(t, "/"+strings.Repeat("0", 63)+"1", await(t, k, one(multi, 1), Indexed).Name)
+	await(t, k, one(nfts, 2), Indexed)
+	await(t, k, one(nfts, 3), InvalidURI)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	require.Contains(t, k.hosts, strings.TrimPrefix(server.URL, "http://"), "the host's limits apply")
+}
+
 // TestLongHostsAreNotCached has URIs whose host takes a megabyte, as contracts may return.
 func TestLongHostsAreNotCached(t *testing.T) {
 	uri := "http://" + strings.Repeat("a", 1<<20) + ".example/1"
