@@ -79,31 +79,41 @@ func TestTimesBeforeCortina(t *testing.T) {
 	}
 }
 
-// TestTimesBeforeCortinaAreBoundByImports checks that an export of the X-Chain is not later
-// than its import on a chain that has times.
-func TestTimesBeforeCortinaAreBoundByImports(t *testing.T) {
+// TestTimesBeforeCortinaAreInOrder has an export of the X-Chain that the P-Chain imported before Cortina. Its upper bound is
+// the time by which the list has it, though the import shows that it was made earlier.
+func TestTimesBeforeCortinaAreInOrder(t *testing.T) {
 	cortina := ago(time.Hour)
-	imported := cortina.Add(-24 * time.Hour)
+	imported, later := cortina.Add(-24*time.Hour), cortina.Add(-12*time.Hour)
 	f := newFake()
 	f.cortina = cortina
-	f.outputs = []*ledger.Output{output(90, 0, all(func(o *ledger.Output) {
-		o.ChainID, o.DestinationID, o.Height, o.Time, o.Amount = xID, constants.PlatformChainID, 0, cortina, 9_000_000_000_000
-		o.Spent = &chain.Spend{TxID: ids.ID{7}, Height: 5, Time: imported}
-	}))}
-	var outputs struct {
-		UTXOs []struct {
-			BlockTimestamp, ConsumingBlockTimestamp                         int64
-			BlockTimestampIsUpperBound, ConsumingBlockTimestampIsUpperBound bool
+	f.outputs = []*ledger.Output{
+		output(90, 0, func(o *ledger.Output) {
+			o.ChainID, o.DestinationID, o.Height, o.Time = xID, constants.PlatformChainID, 0, cortina
+			o.Spent = &chain.Spend{TxID: ids.ID{7}, Height: 5, Time: imported}
+		}),
+		output(91, 0, func(o *ledger.Output) { o.ChainID, o.DestinationID, o.Time = constants.PlatformChainID, xID, later }),
+	}
+	for order, want := range map[string][]time.Time{"desc": {cortina, later}, "asc": {later, cortina}} {
+		var outputs struct {
+			UTXOs []struct {
+				TxHash                                                          string
+				BlockTimestamp, ConsumingBlockTimestamp                         int64
+				BlockTimestampIsUpperBound, ConsumingBlockTimestampIsUpperBound bool
+			}
+		}
+		w := apitest.Get(fuji(t, f), xUTXOs+"&includeSpent=true&sortOrder="+order)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &outputs))
+		require.Len(t, outputs.UTXOs, len(want))
+		for i, got := range outputs.UTXOs {
+			require.Equal(t, want[i].Unix(), got.BlockTimestamp, order)
+			require.Equal(t, got.TxHash == ids.ID{90}.String(), got.BlockTimestampIsUpperBound)
+			if got.BlockTimestampIsUpperBound {
+				require.Equal(t, imported.Unix(), got.ConsumingBlockTimestamp)
+				require.False(t, got.ConsumingBlockTimestampIsUpperBound)
+			}
 		}
 	}
-	w := apitest.Get(fuji(t, f), xUTXOs+"&includeSpent=true")
-	require.Equal(t, http.StatusOK, w.Code, w.Body)
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &outputs))
-	require.Len(t, outputs.UTXOs, 1)
-	got := outputs.UTXOs[0]
-	require.Equal(t, []int64{imported.Unix(), imported.Unix()}, []int64{got.BlockTimestamp, got.ConsumingBlockTimestamp})
-	require.True(t, got.BlockTimestampIsUpperBound)
-	require.False(t, got.ConsumingBlockTimestampIsUpperBound)
 }
 
 // TestBalancesBeforeCortinaAreRefused: no node reports what the X-Chain had accepted then.

@@ -180,9 +180,6 @@ func (n *network) utxo(o *ledger.Output, b blockchain, now time.Time, known asse
 	var spentBound bool
 	if o.Spent != nil {
 		spent, spentBound = known.preCortina.tx(o.DestinationID, o.Spent.TxID, o.Spent.Height, o.Spent.Time)
-		if madeBound && spent.Before(made) {
-			made = spent // such as an export that the P- or C-Chain imported before Cortina
-		}
 	}
 	u := utxo{
 		Addresses:         addresses,
