@@ -288,7 +288,7 @@ func (a *API) balanceOperations() []operation.Operation {
 		{
 			ID: "listErc20Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc20", Tag: tag,
 			Summary:     "ERC-20 balances of a wallet, now or after a block",
-			Description: "Balances other than zero, as the contracts report them after the block. `transferSum` is what the transfers add up to, where that differs: such tokens change balances without transfers, or take fees. If no node can tell what a contract reports, the sum of its transfers is the balance and `balanceSource` is `transfers`. A page may have fewer items than `pageSize`, as tokens without a balance are left out." + native + late,
+			Description: "Balances other than zero, as the contracts report them after the block. `transferSum` is what the transfers add up to, where that differs: such tokens change balances without transfers, or take fees. If no node can tell what a contract reports, the sum of its transfers is the balance and `balanceSource` is `transfers`. A page may have fewer items than `pageSize`, as tokens without a balance are left out. Tokens are found by their transfers. Wrapping, as in WAVAX, emits none: name such a token in `contractAddresses`, and its contract is asked." + native + late,
 			Order:       "contract", Index: balanceIndex,
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter, blockNumber, query.PageToken, balancePageSize,

@@ -146,7 +146,7 @@ type TokenSum struct {
 // TokenSumQuery selects the sums of a wallet's transfers, by contract, ascending.
 type TokenSumQuery struct {
 	Wallet common.Address
-	// Contracts, if not empty, selects tokens.
+	// Contracts, if not empty, selects tokens. Those without transfers of the wallet have the sum 0.
 	Contracts []common.Address
 	// At is the number of the block after which the sums hold; nil means the last block.
 	At *uint64
@@ -208,7 +208,7 @@ func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, 
 		if err != nil {
 			return nil, fmt.Errorf("reading balances: %w", err)
 		}
-		if err := t.read(ctx, rows); err != nil {
+		if err := t.read(ctx, rows, len(q.Contracts) > 0); err != nil {
 			return nil, err
 		}
 		if len(p.Sums) > q.Limit {
@@ -242,7 +242,8 @@ func (t *tokenSums) position(contract common.Address) []byte {
 	return append(uint64Key(t.page.At.Number), contract[:]...)
 }
 
-// rows returns the rows from a key on: those of some contracts, or at most limit. end reports that there are no more.
+// rows returns the rows from a key on: those of some contracts, or at most limit. end reports that there are no more. The
+// value is nil for a contract that is known and has no row.
 func (t *tokenSums) rows(ctx context.Context, contracts []common.Address, lo []byte, limit int) (rows []store.Row, end bool, err error) {
 	if len(contracts) == 0 {
 		rows, err = t.Scan(ctx, store.FamilyEVMTokenBalance, t.partition, lo, nil, store.Ascending, limit)
@@ -260,16 +261,28 @@ func (t *tokenSums) rows(ctx context.Context, contracts []common.Address, lo []b
 		return nil, true, nil
 	}
 	values, err := t.Get(ctx, store.FamilyEVMTokenBalance, keys)
+	if err != nil {
+		return nil, false, err
+	}
+	known := make([]store.PK, len(keys))
+	for i := range keys {
+		known[i] = store.PK{P: t.chain.partition(keys[i].K)}
+	}
+	are, err := t.Get(ctx, store.FamilyEVMContract, known)
+	if err != nil {
+		return nil, false, err
+	}
 	for i, v := range values {
-		if v != nil {
+		if v != nil || are[i] != nil {
 			rows = append(rows, store.Row{K: keys[i].K, V: v})
 		}
 	}
-	return rows, true, err
+	return rows, true, nil
 }
 
-// read appends the sums of rows as of the page's block, of contracts that follow the standard and had transfers.
-func (t *tokenSums) read(ctx context.Context, rows []store.Row) error {
+// read appends the sums of rows as of the page's block, of contracts that follow the standard and had transfers or are
+// named.
+func (t *tokenSums) read(ctx context.Context, rows []store.Row, named bool) error {
 	for _, row := range rows {
 		if len(row.K) != common.AddressLength {
 			return fmt.Errorf("%w: balance of %x", store.ErrCorrupt, row.K)
@@ -286,11 +299,19 @@ func (t *tokenSums) read(ctx context.Context, rows []store.Row) error {
 		if !t.follows(contract, evm.ERC20) {
 			continue
 		}
+		none := TokenSum{Contract: contract, Sum: new(big.Int), Position: t.position(contract)}
+		if row.V == nil {
+			t.page.Sums = append(t.page.Sums, none)
+			continue
+		}
 		since, total, err := parseSupply(row.V)
 		switch {
 		case err != nil:
 			return err
 		case since < t.page.First: // from before the index began
+			if named {
+				t.page.Sums = append(t.page.Sums, none)
+			}
 			continue
 		case since <= t.page.At.Number:
 			t.page.Sums = append(t.page.Sums, TokenSum{contract, total.big(), t.position(contract)})
@@ -309,8 +330,11 @@ func (t *tokenSums) read(ctx context.Context, rows []store.Row) error {
 		return fmt.Errorf("reading past balances: %w", err)
 	}
 	for i, row := range found {
-		if row.V == nil {
-			continue // no transfer yet
+		if row.V == nil { // no transfer yet
+			if named {
+				t.page.Sums[of[i]].Sum = new(big.Int)
+			}
+			continue
 		}
 		v := read(row.V)
 		total := v.wide()

@@ -1,6 +1,7 @@
 package evm_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
@@ -77,6 +78,14 @@ func (w *world) checkSums(q evm.TokenSumQuery, between func(), what string) {
 	want := slices.DeleteFunc(w.sums(0, at, q.Wallet), func(s evm.TokenSum) bool {
 		return len(q.Contracts) > 0 && !slices.Contains(q.Contracts, s.Contract)
 	})
+	for _, named := range q.Contracts { // a contract without transfers of the wallet has the sum 0
+		known, err := w.record.Known(w.t.Context(), []common.Address{named})
+		require.NoError(w.t, err)
+		if known[0] && standards[named] == chain.ERC20 && !slices.ContainsFunc(want, func(s evm.TokenSum) bool { return s.Contract == named }) {
+			want = append(want, evm.TokenSum{Contract: named, Sum: new(big.Int)})
+		}
+	}
+	slices.SortFunc(want, func(a, b evm.TokenSum) int { return a.Contract.Cmp(b.Contract) })
 	got := all(w.t, between, func(after []byte) ([]evm.TokenSum, []byte, int) {
 		q.After = after
 		p, err := w.record.TokenSums(w.t.Context(), q)
@@ -139,6 +148,12 @@ func TestSums(t *testing.T) {
 			w.projection = testProjection()
 			w.advance(len(blocks))
 			for wallet, want := range map[common.Address]string{a: tt.a, b: tt.b, none: ""} {
+				// A contract that is named and known has a sum also without transfers of the wallet: it may have wrapped.
+				named, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: wallet, Limit: 10, Contracts: []common.Address{address(77), coin}})
+				require.NoError(t, err)
+				require.Len(t, named.Sums, 1, name)
+				require.Equal(t, coin, named.Sums[0].Contract)
+				require.Equal(t, cmp.Or(want, "0"), named.Sums[0].Sum.String(), "%s: %s", name, wallet)
 				page, err := w.record.TokenSums(t.Context(), evm.TokenSumQuery{Wallet: wallet, Limit: 10})
 				require.NoError(t, err)
 				if want == "" {
