@@ -527,6 +527,11 @@ func (f *fake) Settled(ctx context.Context, addresses []common.Address, _ time.T
 	return f.Contracts(ctx, addresses)
 }
 
+func (f *fake) Cached(addresses []common.Address) ([]*evm.Contract, bool) {
+	found, err := f.Contracts(context.Background(), addresses)
+	return found, err == nil
+}
+
 func (*fake) RememberedURI(chain.Standard, common.Address, *uint256.Int) (string, bool) {
 	return "", false
 }

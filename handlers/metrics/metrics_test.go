@@ -61,6 +61,8 @@ func (nothing) Settled(context.Context, []common.Address, time.Time) ([]*evm.Con
 	panic("not asked")
 }
 
+func (nothing) Cached([]common.Address) ([]*evm.Contract, bool) { panic("not asked") }
+
 func (nothing) TokenURIs(context.Context, []contracts.Token) ([]*string, error) {
 	panic("not asked")
 }

@@ -212,17 +212,19 @@ func (s *state) transactionsAt(ctx context.Context, places []place, success func
 // AddressTransactions is off.
 func (r *Index) TokenTransfers(ctx context.Context, standard evm.Standard, q WalletQuery) (*TransferPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, first, err := r.viewOf(ctx, AddressTransactions)
+	return classified(ctx, r, func(s *state, c *classifier) (*TransferPage, error) { return s.tokenTransfersPage(ctx, c, standard, q) })
+}
+
+func (s *state) tokenTransfersPage(ctx context.Context, c *classifier, standard evm.Standard, q WalletQuery) (*TransferPage, error) {
+	first, err := s.firstOf(ctx, AddressTransactions)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
 	p := &TransferPage{First: first}
 	k, ok, err := s.rangeOf(&q, p.First, placeSize, false)
 	if err != nil || !ok {
 		return p, err
 	}
-	c := s.classifier()
 	var kept []store.Row
 	var scanned []byte // the last key of a page that ends short
 	for chunk, full := range chunks(q.Limit) {
@@ -230,7 +232,7 @@ func (r *Index) TokenTransfers(ctx context.Context, standard evm.Standard, q Wal
 		if err != nil {
 			return nil, err
 		}
-		if err := c.learn(ctx, len(transfers), func(i int) common.Address { return transfers[i].Contract }); err != nil {
+		if err := c.learn(len(transfers), func(i int) common.Address { return transfers[i].Contract }); err != nil {
 			return nil, err
 		}
 		for i := range transfers {
@@ -307,11 +309,14 @@ const maxEffects = 10_000
 // OffError if AddressTransactions is off.
 func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*InteractionPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, first, err := r.viewOf(ctx, AddressTransactions)
+	return classified(ctx, r, func(s *state, c *classifier) (*InteractionPage, error) { return s.interactions(ctx, c, q) })
+}
+
+func (s *state) interactions(ctx context.Context, c *classifier, q InteractionQuery) (*InteractionPage, error) {
+	first, err := s.firstOf(ctx, AddressTransactions)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
 	p := &InteractionPage{First: first}
 	k, ok, err := s.rangeOf(&q.WalletQuery, p.First, txPlaceSize, q.Oldest)
 	if err != nil || !ok {
@@ -324,7 +329,6 @@ func (r *Index) Interactions(ctx context.Context, q InteractionQuery) (*Interact
 		return nil, err
 	}
 	var last []byte
-	c := s.classifier()
 	for chunk, full := range chunks(q.Limit) {
 		rows, more, err := s.concerning(ctx, q.Wallet, k, chunk)
 		if err != nil {
@@ -376,7 +380,7 @@ func (s *state) effectsOf(ctx context.Context, c *classifier, who common.Address
 		case err != nil:
 			return nil, err
 		case complete:
-			return e.details, e.believe(ctx, c)
+			return e.details, e.believe(c)
 		}
 		rows = rows[:len(rows)/2]
 	}
@@ -509,12 +513,18 @@ func (e *effects) internals(ctx context.Context, k keyRange) (bool, error) {
 }
 
 // believe removes the transfers of contracts that do not follow the standard.
-func (e *effects) believe(ctx context.Context, c *classifier) error {
+func (e *effects) believe(c *classifier) error {
+	var contracts []common.Address
+	for i := range e.details {
+		for j := range e.details[i].Transfers {
+			contracts = append(contracts, e.details[i].Transfers[j].Contract)
+		}
+	}
+	if err := c.learn(len(contracts), func(i int) common.Address { return contracts[i] }); err != nil {
+		return err
+	}
 	for i := range e.details {
 		d := &e.details[i]
-		if err := c.learn(ctx, len(d.Transfers), func(i int) common.Address { return d.Transfers[i].Contract }); err != nil {
-			return err
-		}
 		d.Transfers = slices.DeleteFunc(d.Transfers, func(t TokenTransfer) bool { return !c.follows(t.Contract, t.Standard) })
 	}
 	return nil

@@ -175,11 +175,14 @@ const sumPosition = 8 + common.AddressLength
 // and a BeginsLaterError if TokenBalances does not cover it.
 func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, first, err := r.viewOf(ctx, TokenBalances)
+	return classified(ctx, r, func(s *state, c *classifier) (*TokenSumPage, error) { return s.tokenSums(ctx, c, q) })
+}
+
+func (s *state) tokenSums(ctx context.Context, c *classifier, q TokenSumQuery) (*TokenSumPage, error) {
+	first, err := s.firstOf(ctx, TokenBalances)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
 	p := &TokenSumPage{First: first}
 	number := s.head.tip.Number
 	if q.At != nil {
@@ -202,7 +205,7 @@ func (r *Index) TokenSums(ctx context.Context, q TokenSumQuery) (*TokenSumPage, 
 	if number < p.First {
 		return nil, &BeginsLaterError{TokenBalances, p.First}
 	}
-	t := tokenSums{state: s, classifier: s.classifier(), partition: s.chain.partition(q.Wallet[:], []byte{erc20Transfers}), page: p}
+	t := tokenSums{state: s, classifier: c, partition: s.chain.partition(q.Wallet[:], []byte{erc20Transfers}), page: p}
 	for chunk, full := range chunks(q.Limit) {
 		rows, end, err := t.rows(ctx, q.Contracts, lo, chunk)
 		if err != nil {
@@ -288,7 +291,7 @@ func (t *tokenSums) read(ctx context.Context, rows []store.Row, named bool) erro
 			return fmt.Errorf("%w: balance of %x", store.ErrCorrupt, row.K)
 		}
 	}
-	if err := t.learn(ctx, len(rows), func(i int) common.Address { return common.BytesToAddress(rows[i].K) }); err != nil {
+	if err := t.learn(len(rows), func(i int) common.Address { return common.BytesToAddress(rows[i].K) }); err != nil {
 		return err
 	}
 	begin := len(t.page.Sums)
@@ -370,11 +373,14 @@ type HoldingPage struct {
 // Holdings lists the ERC-721 tokens of a wallet. It returns an OffError if TokenBalances is off.
 func (r *Index) Holdings(ctx context.Context, q HoldingQuery) (*HoldingPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, first, err := r.viewOf(ctx, TokenBalances)
+	return classified(ctx, r, func(s *state, c *classifier) (*HoldingPage, error) { return s.holdings(ctx, c, q) })
+}
+
+func (s *state) holdings(ctx context.Context, c *classifier, q HoldingQuery) (*HoldingPage, error) {
+	first, err := s.firstOf(ctx, TokenBalances)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
 	p := &HoldingPage{First: first}
 	var lo, hi []byte
 	if q.Contract != nil {
@@ -388,7 +394,7 @@ func (r *Index) Holdings(ctx context.Context, q HoldingQuery) (*HoldingPage, err
 			lo = store.After(q.After)
 		}
 	}
-	c, partition := s.classifier(), s.chain.partition(q.Wallet[:], []byte{erc721Transfers})
+	partition := s.chain.partition(q.Wallet[:], []byte{erc721Transfers})
 	for chunk, full := range chunks(q.Limit) {
 		if hi != nil && bytes.Compare(lo, hi) >= 0 {
 			break
@@ -437,7 +443,7 @@ func (s *state) owned(ctx context.Context, c *classifier, wallet common.Address,
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	if err := c.learn(ctx, len(tokens), func(i int) common.Address { return tokens[i].Contract }); err != nil {
+	if err := c.learn(len(tokens), func(i int) common.Address { return tokens[i].Contract }); err != nil {
 		return nil, err
 	}
 	owners, err := s.Get(ctx, store.FamilyEVMOwner, keys)

@@ -26,18 +26,20 @@ func (a *application) contractTransfer(t *evm.Transfer, at place) {
 // empty if the contract follows no standard. It returns an OffError if AddressTransactions is off.
 func (r *Index) ContractTransfers(ctx context.Context, q WalletQuery) (*TransferPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, first, err := r.viewOf(ctx, AddressTransactions)
+	return classified(ctx, r, func(s *state, c *classifier) (*TransferPage, error) { return s.contractTransfers(ctx, c, q) })
+}
+
+func (s *state) contractTransfers(ctx context.Context, c *classifier, q WalletQuery) (*TransferPage, error) {
+	first, err := s.firstOf(ctx, AddressTransactions)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
 	p := &TransferPage{First: first}
 	k, ok, err := s.rangeOf(&q, first, contractTransferSize, false)
 	if err != nil || !ok {
 		return p, err
 	}
-	c := s.classifier()
-	if err := c.learn(ctx, 1, func(int) common.Address { return q.Wallet }); err != nil {
+	if err := c.learn(1, func(int) common.Address { return q.Wallet }); err != nil {
 		return nil, err
 	}
 	standard := c.standards[q.Wallet]

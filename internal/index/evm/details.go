@@ -14,11 +14,14 @@ import (
 // that deployed contracts. Of others it has only Transaction, as in lists; whole is then false, and DetailsOf returns
 // the rest.
 func (r *Index) Details(ctx context.Context, hash common.Hash) (d *TransactionDetails, whole bool, err error) {
-	s, err := r.view(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	defer s.close()
+	d, err = classified(ctx, r, func(s *state, c *classifier) (d *TransactionDetails, err error) {
+		d, whole, err = s.details(ctx, c, hash)
+		return d, err
+	})
+	return d, whole, err
+}
+
+func (s *state) details(ctx context.Context, c *classifier, hash common.Hash) (d *TransactionDetails, whole bool, err error) {
 	tx, err := s.transaction(ctx, hash)
 	if tx == nil || err != nil {
 		return nil, false, err
@@ -31,7 +34,7 @@ func (r *Index) Details(ctx context.Context, hash common.Hash) (d *TransactionDe
 	if len(rows) == 0 {
 		return &TransactionDetails{Transaction: *tx}, false, nil
 	}
-	d, err = s.deployment(ctx, at)
+	d, err = s.deployment(ctx, c, at)
 	return d, true, err
 }
 

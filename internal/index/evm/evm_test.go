@@ -37,6 +37,11 @@ func (classes) Contracts(_ context.Context, addresses []common.Address) ([]*evm.
 	return all, nil
 }
 
+func (c classes) Cached(addresses []common.Address) ([]*evm.Contract, bool) {
+	all, err := c.Contracts(context.Background(), addresses)
+	return all, err == nil
+}
+
 // world is a past that is being indexed.
 type world struct {
 	*past
@@ -316,6 +321,67 @@ func (w *world) check(rng *rand.Rand) {
 			want := indexed(b, i, false)
 			require.Equal(t, &want, got)
 		}
+	}
+}
+
+// uncached answers what contracts are like a node that is asked each time. It fails if a view of the store is open.
+type uncached struct {
+	store.Store
+	classes
+	t     testing.TB
+	views int
+	asked int
+}
+
+func (u *uncached) View(ctx context.Context) (store.View, error) {
+	v, err := u.Store.View(ctx)
+	u.views++
+	return &closing{v, func() { u.views-- }}, err
+}
+
+func (u *uncached) Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error) {
+	require.Zero(u.t, u.views, "views are open while a node is asked")
+	u.asked++
+	return u.classes.Contracts(ctx, addresses)
+}
+
+func (*uncached) Cached([]common.Address) ([]*evm.Contract, bool) { return nil, false }
+
+// closing is a view that says when it is closed.
+type closing struct {
+	store.View
+	closed func()
+}
+
+func (v *closing) Close() error {
+	v.closed()
+	return v.View.Close()
+}
+
+// TestNoViewWhileNodeIsAsked makes every query while the standard of no contract is in memory.
+//
+//test:plain
+func TestNoViewWhileNodeIsAsked(t *testing.T) {
+	for seed := range uint64(3) {
+		p := newPast(200+seed, pastOptions{blocks: 60})
+		u := &uncached{Store: store.NewMemory(), t: t}
+		w, rng := newWorld(t, p, u), rand.New(rand.NewPCG(seed, 4))
+		w.record = evm.New(u, network, chainID, u)
+		w.advance(30)
+		for range 200 {
+			w.check(rng)
+		}
+		for _, who := range slices.Concat(p.contracts, p.created) {
+			w.checkContractTransfers(evm.WalletQuery{Wallet: who, Limit: 2}, func() {}, who.String())
+		}
+		for i := range w.next {
+			for j := range w.blocks[i].Transactions {
+				_, _, err := w.record.Details(t.Context(), w.blocks[i].Transactions[j].Hash)
+				require.NoError(t, err)
+			}
+		}
+		require.Positive(t, u.asked)
+		require.Zero(t, u.views)
 	}
 }
 
@@ -641,6 +707,8 @@ type failing struct{ err error }
 func (f failing) Contracts(context.Context, []common.Address) ([]*evm.Contract, error) {
 	return nil, f.err
 }
+
+func (failing) Cached([]common.Address) ([]*evm.Contract, bool) { return nil, false }
 
 // TestLies has contracts that report impossible tokens.
 func TestLies(t *testing.T) {

@@ -23,6 +23,8 @@ type Contracts interface {
 	// Contracts returns the contract at each address, nil for addresses without one. It may call a node, and returns an
 	// error rather than a guess.
 	Contracts(ctx context.Context, addresses []common.Address) ([]*Contract, error)
+	// Cached does the same from memory. ok is false unless all are there.
+	Cached(addresses []common.Address) (contracts []*Contract, ok bool)
 }
 
 // Index reads the index of one chain in a store. Each call reads one snapshot. It is safe for concurrent use. Its
@@ -188,11 +190,12 @@ const deploymentRows = 1024
 // effects. If there is none, it returns ErrNotDeployed with the untraced blocks that may have deployed it, or
 // ErrUntraced if the index has no call traces at all.
 func (r *Index) Deployment(ctx context.Context, contract common.Address) (*TransactionDetails, error) {
-	s, err := r.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
+	return classified(ctx, r, func(s *state, c *classifier) (*TransactionDetails, error) {
+		return s.deploymentOf(ctx, c, contract)
+	})
+}
+
+func (s *state) deploymentOf(ctx context.Context, c *classifier, contract common.Address) (*TransactionDetails, error) {
 	newest, err := s.lastDeployment(ctx, contract)
 	if err != nil {
 		return nil, err
@@ -208,12 +211,12 @@ func (r *Index) Deployment(ctx context.Context, contract common.Address) (*Trans
 	if !ok {
 		return nil, fmt.Errorf("%w: deployment at %x", store.ErrCorrupt, newest[0].K)
 	}
-	return s.deployment(ctx, at)
+	return s.deployment(ctx, c, at)
 }
 
 // deployment returns the details of the deploying transaction at a place. They are empty if that transaction deployed
 // nothing.
-func (s *state) deployment(ctx context.Context, at place) (*TransactionDetails, error) {
+func (s *state) deployment(ctx context.Context, c *classifier, at place) (*TransactionDetails, error) {
 	d := &TransactionDetails{}
 	p := s.chain.deploymentPartition(at)
 	for lo := []byte(nil); ; {
@@ -231,8 +234,7 @@ func (s *state) deployment(ctx context.Context, at place) (*TransactionDetails, 
 		}
 		lo = store.After(rows[len(rows)-1].K)
 	}
-	c := s.classifier()
-	if err := c.learn(ctx, len(d.Transfers), func(i int) common.Address { return d.Transfers[i].Contract }); err != nil {
+	if err := c.learn(len(d.Transfers), func(i int) common.Address { return d.Transfers[i].Contract }); err != nil {
 		return nil, err
 	}
 	believed := d.Transfers[:0]
@@ -324,14 +326,39 @@ func (r *Index) Days(ctx context.Context, before int64, limit int) ([]Day, error
 type classifier struct {
 	contracts Contracts
 	standards map[common.Address]evm.Standard
+	ask       []common.Address // contracts that are not in memory
 }
 
-func (s *state) classifier() *classifier {
-	return &classifier{contracts: s.contracts, standards: make(map[common.Address]evm.Standard)}
+// errAsk means that the standards of the classifier's ask have to be fetched before the call can be answered.
+var errAsk = errors.New("the standards of contracts are not in memory")
+
+// classified returns what read returns, which reads from one view. A view must not stay open while a node answers,
+// because a store has few. If read needs standards that are not in memory, classified therefore closes the view, fetches
+// them, and begins again with a new view.
+func classified[T any](ctx context.Context, r *Index, read func(*state, *classifier) (T, error)) (T, error) {
+	c := &classifier{contracts: r.contracts, standards: make(map[common.Address]evm.Standard)}
+	for {
+		found, err := viewed(ctx, r, c, read)
+		if !errors.Is(err, errAsk) {
+			return found, err
+		}
+		if err := c.fetch(ctx); err != nil {
+			return found, err
+		}
+	}
 }
 
-// learn fetches the standards of n contracts that are not cached.
-func (c *classifier) learn(ctx context.Context, n int, contract func(int) common.Address) error {
+func viewed[T any](ctx context.Context, r *Index, c *classifier, read func(*state, *classifier) (T, error)) (found T, err error) {
+	s, err := r.view(ctx)
+	if err != nil {
+		return found, err
+	}
+	defer s.close()
+	return read(s, c)
+}
+
+// learn caches the standards of n contracts. It returns errAsk if it needs some that are not in memory.
+func (c *classifier) learn(n int, contract func(int) common.Address) error {
 	var ask []common.Address
 	var last common.Address
 	for i := range n {
@@ -348,16 +375,31 @@ func (c *classifier) learn(ctx context.Context, n int, contract func(int) common
 	if len(ask) == 0 {
 		return nil
 	}
-	contracts, err := c.contracts.Contracts(ctx, ask)
+	contracts, ok := c.contracts.Cached(ask)
+	if !ok {
+		c.ask = ask
+		return errAsk
+	}
+	c.note(ask, contracts)
+	return nil
+}
+
+// fetch caches the standards that learn lacked.
+func (c *classifier) fetch(ctx context.Context) error {
+	contracts, err := c.contracts.Contracts(ctx, c.ask)
 	if err != nil {
 		return fmt.Errorf("reading the standards of contracts: %w", err)
 	}
+	c.note(c.ask, contracts)
+	return nil
+}
+
+func (c *classifier) note(addresses []common.Address, contracts []*Contract) {
 	for i, one := range contracts {
 		if one != nil {
-			c.standards[ask[i]] = one.Standard
+			c.standards[addresses[i]] = one.Standard
 		}
 	}
-	return nil
 }
 
 // follows reports whether a contract passed to learn follows a standard.

@@ -271,11 +271,10 @@ func chunks(limit int) iter.Seq2[int, bool] {
 // Transfers lists transfers of ERC-1155 tokens from or to a wallet, newest first.
 func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
+	return classified(ctx, r, func(s *state, c *classifier) (*TransferPage, error) { return s.transfers(ctx, c, q) })
+}
+
+func (s *state) transfers(ctx context.Context, c *classifier, q WalletQuery) (*TransferPage, error) {
 	lo, hi, ok, err := s.listKeys(q.Start, q.End, q.After, placeSize)
 	if err != nil {
 		return nil, err
@@ -284,7 +283,6 @@ func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, er
 	if !ok {
 		return p, nil
 	}
-	c := s.classifier()
 	var last []byte // the key of the page's last item
 	for chunk, full := range chunks(q.Limit) {
 		rows, err := s.Scan(ctx, store.FamilyEVMTransfer, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, chunk)
@@ -295,7 +293,7 @@ func (r *Index) Transfers(ctx context.Context, q WalletQuery) (*TransferPage, er
 		if err != nil {
 			return nil, err
 		}
-		if err := c.learn(ctx, len(some), func(i int) common.Address { return some[i].Contract }); err != nil {
+		if err := c.learn(len(some), func(i int) common.Address { return some[i].Contract }); err != nil {
 			return nil, err
 		}
 		for i := range some {
@@ -371,11 +369,10 @@ const balancePosition = 8 + len(tokenKey{})
 // It returns ErrBeyondTip or ErrBeforeFirst if that block is not indexed.
 func (r *Index) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, error) {
 	q.Limit = limitOf(q.Limit)
-	s, err := r.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
+	return classified(ctx, r, func(s *state, c *classifier) (*BalancePage, error) { return s.balances(ctx, c, q) })
+}
+
+func (s *state) balances(ctx context.Context, c *classifier, q BalanceQuery) (*BalancePage, error) {
 	number := s.head.tip.Number
 	if q.At != nil {
 		number = *q.At
@@ -398,10 +395,11 @@ func (r *Index) Balances(ctx context.Context, q BalanceQuery) (*BalancePage, err
 		}
 	}
 	p := &BalancePage{First: s.head.first}
+	var err error
 	if p.At, err = s.block(ctx, number); err != nil {
 		return nil, err
 	}
-	b := balances{state: s, page: p, classifier: s.classifier(), wallet: s.chain.partition(q.Wallet[:]), limit: q.Limit}
+	b := balances{state: s, page: p, classifier: c, wallet: s.chain.partition(q.Wallet[:]), limit: q.Limit}
 	return p, b.read(ctx, lo, hi)
 }
 
@@ -434,7 +432,7 @@ func (b *balances) read(ctx context.Context, lo, hi []byte) error {
 			}
 		}
 		contract := func(i int) common.Address { return common.BytesToAddress(rows[i].K[:common.AddressLength]) }
-		if err := b.learn(ctx, len(rows), contract); err != nil {
+		if err := b.learn(len(rows), contract); err != nil {
 			return err
 		}
 		amounts, err := b.amounts(ctx, rows)

@@ -162,13 +162,19 @@ func (r *Index) viewOf(ctx context.Context, index Optional) (s *state, first uin
 	if s, err = r.view(ctx); err != nil {
 		return nil, 0, err
 	}
-	first, last, ok, err := readOptional(ctx, s, &s.chain, index)
-	if err == nil && (!ok || last != s.head.tip.Number) {
-		err = &OffError{index}
-	}
-	if err != nil {
+	if first, err = s.firstOf(ctx, index); err != nil {
 		s.close()
 		return nil, 0, err
 	}
 	return s, first, nil
+}
+
+// firstOf returns the first block that an optional index covers. It returns an OffError unless that index covers the last
+// block.
+func (s *state) firstOf(ctx context.Context, index Optional) (uint64, error) {
+	first, last, ok, err := readOptional(ctx, s, &s.chain, index)
+	if err == nil && (!ok || last != s.head.tip.Number) {
+		err = &OffError{index}
+	}
+	return first, err
 }

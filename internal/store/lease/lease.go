@@ -9,6 +9,7 @@
 package lease
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -143,21 +144,31 @@ func rowOf(name string) store.PK { return store.PK{P: []byte(cursorOf(name))} }
 
 const rowVersion = 1
 
-// read returns a consistent state of a lease.
+// read returns a consistent state of a lease. It opens no view, because requests may have all views that the store allows.
+// Beats move the cursor alone, so the cursor belongs to the row if the row is the same before and after it.
 func (l *Leases) read(ctx context.Context, name string) (t term, err error) {
-	view, err := l.store.View(ctx)
-	if err != nil {
-		return t, fmt.Errorf("reading lease %s: %w", name, err)
+	row := func() ([]byte, error) {
+		values, err := l.store.Get(ctx, store.FamilyMeta, []store.PK{rowOf(name)})
+		if err != nil {
+			return nil, fmt.Errorf("reading lease %s: %w", name, err)
+		}
+		return values[0], nil
 	}
-	defer func() { _ = view.Close() }()
-	if t.at, err = store.ReadCursor(ctx, view, cursorOf(name)); err != nil {
+	v, err := row()
+	if err != nil {
 		return t, err
 	}
-	values, err := view.Get(ctx, store.FamilyMeta, []store.PK{rowOf(name)})
-	if err != nil {
-		return t, fmt.Errorf("reading lease %s: %w", name, err)
+	for same := false; !same; {
+		if t.at, err = store.ReadCursor(ctx, l.store, cursorOf(name)); err != nil {
+			return t, err
+		}
+		after, err := row()
+		if err != nil {
+			return t, err
+		}
+		v, same = after, bytes.Equal(after, v)
 	}
-	switch v := values[0]; {
+	switch {
 	case v == nil:
 	case len(v) < 1+len(t.instance) || v[0] != rowVersion:
 		return t, fmt.Errorf("%w: lease %s is %s", store.ErrCorrupt, name, hex.EncodeToString(v))

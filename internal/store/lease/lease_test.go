@@ -51,11 +51,17 @@ func (l *link) pass(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (l *link) View(ctx context.Context) (store.View, error) {
+func (l *link) Get(ctx context.Context, family store.Family, keys []store.PK) ([][]byte, error) {
 	if err := l.pass(ctx); err != nil {
 		return nil, err
 	}
-	return l.Store.View(ctx)
+	return l.Store.Get(ctx, family, keys)
+}
+
+// View waits for a view of the store, of which requests have all.
+func (l *link) View(ctx context.Context) (store.View, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 func (l *link) Commit(ctx context.Context, b *store.Batch) error {

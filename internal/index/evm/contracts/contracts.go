@@ -210,6 +210,21 @@ func (b *Book) find(ctx context.Context, addresses []common.Address, f func(int,
 	return nil
 }
 
+// Cached does the same as Contracts from memory. ok is false unless all results are there.
+func (b *Book) Cached(addresses []common.Address) (found []*evm.Contract, ok bool) {
+	found = make([]*evm.Contract, len(addresses))
+	for i, address := range addresses {
+		c, ok := glance(b.contracts, address)
+		if !ok {
+			return nil, false
+		}
+		if c.exists {
+			found[i] = &c.Contract
+		}
+	}
+	return found, true
+}
+
 // noted is the number of reads per read that the cache records for its eviction policy. Recording costs a goroutine now
 // and then, and one response causes a hundred reads.
 const noted = 16
