@@ -80,6 +80,11 @@ func (o Origin) String() string {
 // Ends returns the ends of the stream.
 func (s *Stream) Ends(ctx context.Context) (store.LogEnds, error) { return s.rows.Ends(ctx) }
 
+// Has reports whether the stream still has an ID and the event with a number; see store.Log.
+func (s *Stream) Has(ctx context.Context, id, number uint64) (bool, error) {
+	return s.rows.Has(ctx, id, number)
+}
+
 // Changed returns a channel that is closed at the next event of this process.
 func (s *Stream) Changed() <-chan struct{} { return s.rows.Changed() }
 

@@ -27,13 +27,20 @@ type fakeStream struct {
 
 	mu             sync.Mutex
 	oldest, newest uint64 // guarded by mu
+	changes        uint64 // of the ID; guarded by mu
 	read           func() // called before each read; may be nil
 }
 
 func (s *fakeStream) Ends(context.Context) (store.LogEnds, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return store.LogEnds{ID: 0xabc, Oldest: s.oldest, Newest: s.newest}, nil
+	return store.LogEnds{ID: 0xabc + s.changes, Oldest: s.oldest, Newest: s.newest}, nil
+}
+
+func (s *fakeStream) Has(_ context.Context, id, number uint64) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return id == 0xabc+s.changes && number <= s.newest, nil
 }
 
 func (s *fakeStream) Changed() <-chan struct{} { return nil }
@@ -118,6 +125,39 @@ func TestMessageStreamFallsBehind(t *testing.T) {
 	require.Contains(t, events[len(events)-3], `"statusCode":410,"error":"Gone","code":"EVENTS_GONE"`)
 	require.Contains(t, events[len(events)-3], "abc-4")
 	require.Contains(t, events[len(events)-3], "abc-29")
+}
+
+// TestMessageStreamLosesEvents has a database take over that lacks events which a connected client has got.
+func TestMessageStreamLosesEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		newest, changes uint64
+		oldest          string
+	}{
+		"nothing signed since": {newest: 8, oldest: "abc-0"},
+		"signed since":         {newest: 13, changes: 1, oldest: "abd-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &fakeStream{t: t, oldest: 1, newest: 10}
+			reads := 0
+			s.read = func() {
+				if reads++; reads == 2 {
+					s.mu.Lock()
+					s.newest, s.changes = test.newest, test.changes
+					s.mu.Unlock()
+				}
+			}
+			e := newPublic(t, &fakeSigner{}, func(o *Options) {
+				o.Networks = networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}, Stream: s}})
+				o.Streams = live.New(live.Options{Life: time.Second})
+			})
+			w := apitest.Get(e, messagesPath+"?from=abc-6")
+			require.Equal(t, 4, strings.Count(w.Body.String(), "\nevent: message\n"))
+			events := strings.Split(w.Body.String(), "\n\n")
+			require.Contains(t, events[len(events)-3], `"code":"EVENTS_GONE"`)
+			require.Contains(t, events[len(events)-3], "abc-10")
+			require.Contains(t, events[len(events)-3], test.oldest)
+		})
+	}
 }
 
 var _ signing.MessageStream = (*fakeStream)(nil)

@@ -22,6 +22,7 @@ import (
 // MessageStream is an aggregator.Stream.
 type MessageStream interface {
 	Ends(ctx context.Context) (store.LogEnds, error)
+	Has(ctx context.Context, id, number uint64) (bool, error)
 	Read(ctx context.Context, after uint64, limit int) ([]aggregator.StreamEvent, error)
 	Changed() <-chan struct{}
 }
@@ -117,12 +118,17 @@ func (f *messageFeed) Next(ctx context.Context) ([]stream.Event, error) {
 	for {
 		changed := f.stream.Changed()
 		found, err := f.stream.Read(ctx, f.after, messagePage)
+		has := true
+		if err == nil { // a standby of the store that took over may lack events that were returned
+			has, err = f.stream.Has(ctx, f.ends.ID, f.after)
+		}
 		switch {
-		case errors.Is(err, store.ErrTruncated):
+		case errors.Is(err, store.ErrTruncated), err == nil && !has:
+			cursor := f.cursor(f.after)
 			if ends, err := f.stream.Ends(ctx); err == nil {
 				f.ends = ends
 			}
-			return nil, f.gone(f.cursor(f.after))
+			return nil, f.gone(cursor)
 		case err != nil && ctx.Err() == nil:
 			return nil, unreadable(err)
 		case err != nil:

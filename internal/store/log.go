@@ -23,7 +23,8 @@ var ErrTruncated = errors.New("the log does not have the entries after this posi
 //
 // The rows of an append, the account of the log and its cursor are written in one durable batch. The cursor fences: of
 // two processes that append at the same time, the second reads the account again and repeats. Read returns an entry only
-// after it is durable, so a number that a reader has seen never names another entry.
+// after it is durable, so a number that a reader has seen never names another entry. If the store lost entries, because a
+// server that was behind took over, the log continues with a new ID.
 //
 // Nothing else may write the rows of a log. A Log is safe for concurrent use.
 type Log struct {
@@ -38,6 +39,9 @@ type Log struct {
 	known bool       // whether at and state are the store's; guarded by mu
 	at    Cursor     // Next is the number of the newest entry, Epoch the log's ID; guarded by mu
 	state logState   // guarded by mu
+
+	// newest is the furthest cursor that was read or written.
+	newest atomic.Pointer[Cursor]
 
 	// unsettled is the first number of an append that may not be durable yet, MaxUint64 without one.
 	unsettled atomic.Uint64
@@ -131,24 +135,40 @@ func (l *Log) commit(ctx context.Context, entries []LogEntry) error {
 			return err
 		}
 		l.at, l.state, l.known = next, state, true
+		l.note(next)
 		l.tell()
 		return nil
 	}
 }
 
-// load reads cursor and account. It gives a new log its ID.
+// load reads cursor and account. It gives a new log its ID, and another one to a log that lost entries.
 func (l *Log) load(ctx context.Context) (Cursor, logState, error) {
 	for {
+		before := l.newest.Load()
 		at, state, err := l.read(ctx)
-		if err != nil || at.Epoch != 0 {
+		if err != nil {
 			return at, state, err
+		}
+		if at.Epoch != 0 && (before == nil || at.Epoch != before.Epoch || at.Next >= before.Next) {
+			l.note(at)
+			return at, state, nil
 		}
 		var id [8]byte
 		_, _ = rand.Read(id[:]) // never fails, as documented
 		var b Batch
-		b.Move(l.cursor, at, Cursor{Epoch: binary.BigEndian.Uint64(id[:])>>1 + 1})
+		b.Move(l.cursor, at, Cursor{Next: at.Next, Epoch: binary.BigEndian.Uint64(id[:])>>1 + 1})
 		if err := l.store.Commit(ctx, &b); err != nil && !errors.Is(err, ErrFenced) {
 			return at, state, err
+		}
+	}
+}
+
+// note remembers a cursor, unless a further one of the same log is known.
+func (l *Log) note(at Cursor) {
+	for {
+		before := l.newest.Load()
+		if before != nil && before.Epoch == at.Epoch && before.Next >= at.Next || l.newest.CompareAndSwap(before, &at) {
+			return
 		}
 	}
 }
@@ -253,6 +273,13 @@ func (l *Log) Ends(ctx context.Context) (LogEnds, error) {
 		return LogEnds{}, fmt.Errorf("reading %s: %w", l.cursor, err)
 	}
 	return LogEnds{ID: at.Epoch, Oldest: state.first, Newest: min(at.Next, l.unsettled.Load()-1)}, nil
+}
+
+// Has reports whether the log still has an ID and the entry with a number, or had it before it was removed as one of the
+// oldest.
+func (l *Log) Has(ctx context.Context, id, number uint64) (bool, error) {
+	at, err := ReadCursor(ctx, l.store, l.cursor)
+	return at.Epoch == id && at.Next >= number, err
 }
 
 // Read returns at most limit entries after a number, in order; none if there are none yet. It returns ErrTruncated if
