@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // BoundedRowBytes is the overhead that Bounded counts for a row in addition to its value and its key, which is stored twice.
@@ -34,10 +35,12 @@ type Bounded struct {
 	order    []byte // partition of FamilyOrder
 	account  PK
 
-	mu     sync.Mutex   // held by Put and Size, not by Get and Scan
+	mu     sync.Mutex   // held by Put, not by Get and Scan
 	known  bool         // whether number and state are the store's; guarded by mu
 	number uint64       // of the next row; guarded by mu
 	state  boundedState // guarded by mu
+
+	size atomic.Pointer[boundedState] // the last state that was the store's
 }
 
 // boundedState is the account that is committed with the rows.
@@ -136,11 +139,16 @@ func (b *Bounded) Put(ctx context.Context, entries ...Entry) error {
 	return nil
 }
 
-// Size returns the counted size of the family.
+// Size returns the counted size of the family. It does not wait for the store.
 func (b *Bounded) Size() (bytes, rows uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.state.bytes, b.state.rows
+	state := b.size.Load()
+	return state.bytes, state.rows
+}
+
+// set sets what the store has. It requires mu.
+func (b *Bounded) set(number uint64, state boundedState) {
+	b.number, b.state, b.known = number, state, true
+	b.size.Store(&state)
 }
 
 const (
@@ -173,7 +181,7 @@ func (b *Bounded) commit(ctx context.Context, entries []Entry) error {
 		if err != nil {
 			return err
 		}
-		b.number, b.state, b.known = number, state, true
+		b.set(number, state)
 		return nil
 	}
 }
@@ -197,7 +205,7 @@ func (b *Bounded) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("account of family %s: %w", b.family, err)
 	}
-	b.number, b.state, b.known = cursor.Next, state, true
+	b.set(cursor.Next, state)
 	return nil
 }
 

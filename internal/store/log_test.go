@@ -30,7 +30,9 @@ func TestLogAfterFailover(t *testing.T) {
 			const stored = 100
 			ctx := t.Context()
 			s := &failover{store.NewMemory()}
-			open := func() *store.Log { return store.NewLog(s, store.FamilySigned, store.FamilySignedKey, []byte("p"), 1<<20) }
+			open := func() *store.Log {
+				return store.NewLog(s, store.FamilySigned, store.FamilySignedKey, []byte("p"), 1<<20)
+			}
 			l, other := open(), open()
 			appendTo := func(l *store.Log, n int) {
 				for i := range n {
