@@ -70,7 +70,7 @@ func (i *identity) watch(ctx context.Context, log *slog.Logger) error {
 }
 
 // check returns an *otherNetworkError if the node is on another network. A node that does not answer, or that lacks
-// the blocks, is no such sign. Other errors are the store's.
+// the blocks, is no such sign, nor is a store that does not answer before ctx ends. Other errors are the store's.
 func (i *identity) check(ctx context.Context) error {
 	id, err := i.node.NetworkID(ctx)
 	if err != nil {
@@ -80,6 +80,9 @@ func (i *identity) check(ctx context.Context) error {
 		return i.other(fmt.Sprintf("the node is on the network with ID %d, and not on %d as before", id, i.id), "restart quorate if this is intended")
 	}
 	blocks, err := i.blocks(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
