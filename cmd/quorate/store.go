@@ -85,6 +85,9 @@ Families without rows appear with --json only. This reads the whole store.
 		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			return withStore(cmd.Context(), from.place(), func(s store.Store) error {
+				if err := storage.CheckNewer(cmd.Context(), s); err != nil {
+					return storage.Failure(err, from.place(), "")
+				}
 				return inspect(cmd.Context(), s, cmd.OutOrStdout(), asJSON)
 			})
 		}),

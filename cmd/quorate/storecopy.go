@@ -89,6 +89,9 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 		return storage.Failure(err, from, inUse)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
+	if err := storage.CheckNewer(ctx, source); err != nil {
+		return storage.Failure(err, from, "")
+	}
 	target, err := to.Open(ctx, quiet)
 	if err != nil {
 		return storage.Failure(err, to, inUse)

@@ -153,18 +153,27 @@ func (f *Form) noted(ctx context.Context, r store.Reader) (version int, whole bo
 // containers or from nodes. An interrupted Upgrade resumes at the next call. Call it before using these indexes. It
 // returns ErrNewer and deletes nothing if a newer version of this program used the store.
 func Upgrade(ctx context.Context, s store.Store, log *slog.Logger, forms ...Form) error {
-	for i := range forms {
-		f := &forms[i]
-		if version, _, err := f.noted(ctx, s); err != nil {
-			return err
-		} else if version > f.Version {
-			return fmt.Errorf("%w: the store has index %s in version %d, this program knows versions up to %d: run the newer program, or choose another data directory or database",
-				ErrNewer, f.Name, version, f.Version)
-		}
+	if err := CheckNewer(ctx, s, forms...); err != nil {
+		return err
 	}
 	for i := range forms {
 		if err := forms[i].upgrade(ctx, s, log); err != nil {
 			return fmt.Errorf("upgrading index %s: %w", forms[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// CheckNewer returns ErrNewer if a newer version of this program used the store. It may have families that this program
+// does not know.
+func CheckNewer(ctx context.Context, r store.Reader, forms ...Form) error {
+	for i := range forms {
+		f := &forms[i]
+		if version, _, err := f.noted(ctx, r); err != nil {
+			return err
+		} else if version > f.Version {
+			return fmt.Errorf("%w: the store has index %s in version %d, this program knows versions up to %d: run the newer program, or choose another data directory or database",
+				ErrNewer, f.Name, version, f.Version)
 		}
 	}
 	return nil

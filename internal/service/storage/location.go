@@ -12,6 +12,8 @@ import (
 	"quorate/handlers/access"
 	"quorate/internal/config"
 	"quorate/internal/index"
+	"quorate/internal/index/evm"
+	"quorate/internal/index/primary"
 	"quorate/internal/service/hint"
 	"quorate/internal/store"
 )
@@ -52,6 +54,21 @@ func (p Location) Open(ctx context.Context, log *slog.Logger) (store.Store, erro
 		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.URL, ViewAge: p.ViewAge, Unfinished: p.Unfinished, Log: log})
 	}
 	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.Dir, CacheBytes: p.Memory / 16, MemTableBytes: min(p.Memory/32, 32<<20), Unfinished: p.Unfinished, Log: log})
+}
+
+// CheckNewer returns index.ErrNewer if a newer version of this program used the store, which may have rows that this one
+// does not see.
+func CheckNewer(ctx context.Context, s store.Store) error {
+	for name, forms := range map[string][]index.Form{index.PrimarySlots: primary.Forms(), index.EVMSlots: {evm.Form()}} {
+		slots, err := index.OpenSlots(ctx, s, name, forms...)
+		if err == nil {
+			err = index.CheckNewer(ctx, slots.Store(), forms...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Failure returns a hint.Error for a store that cannot be opened.
