@@ -399,7 +399,7 @@ func sourceOf(blocks []*chain.Block) webhook.Source {
 		Fetch: func(_ context.Context, from uint64, n int) ([]*chain.Block, error) {
 			return blocks[from-first:][:n], nil
 		},
-		Tokens: func(_ context.Context, addresses []common.Address) ([]*webhook.Token, error) {
+		Tokens: func(_ context.Context, addresses []common.Address, _ time.Time) ([]*webhook.Token, error) {
 			found := make([]*webhook.Token, len(addresses))
 			for i, a := range addresses {
 				found[i] = tokens[a]
