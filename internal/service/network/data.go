@@ -60,7 +60,9 @@ func (n *Network) Data() (data.Network, bool) {
 		status := chains.LedgerStatus(names[chainID])
 		p := reply.ProgressOf(status)
 		// The time of the last block is a row. Without the row nothing is indexed yet.
-		height, now, err := record.Tip(context.Background(), chainID)
+		ctx, cancel := context.WithTimeout(context.Background(), tipTimeout)
+		defer cancel()
+		height, now, err := record.Tip(ctx, chainID)
 		if err != nil {
 			p.CaughtUp = false
 			return p
@@ -70,6 +72,9 @@ func (n *Network) Data() (data.Network, bool) {
 	}
 	return d, true
 }
+
+// tipTimeout is how long a request waits for the last indexed block of a chain, before it counts as not caught up.
+const tipTimeout = 5 * time.Second
 
 // Registry returns the index of validators and its progress. It returns false if there is none.
 func (n *Network) Registry() (*registry.Index, func() data.Progress, bool) {
@@ -99,7 +104,9 @@ func registryOn(views store.Viewer, chains *primary.Network) (*registry.Index, f
 	}
 	return validators, func() data.Progress {
 		p := reply.ProgressOf(chains.RegistryStatus())
-		head, err := validators.Head(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), tipTimeout)
+		defer cancel()
+		head, err := validators.Head(ctx)
 		if err != nil {
 			p.CaughtUp = false
 			return p

@@ -3,6 +3,8 @@ package network
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,4 +36,22 @@ func TestStoreRegistryReadsNoStandby(t *testing.T) {
 	require.True(t, ok)
 	_, err = index.Head(t.Context())
 	require.NoError(t, err)
+}
+
+// stalled is a Viewer whose server neither answers nor closes the connection.
+type stalled struct{}
+
+func (stalled) View(ctx context.Context) (store.View, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestProgressOfStalledStore asks how far an index is while its store does not answer.
+func TestProgressOfStalledStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, progress := registryOn(stalled{}, &primary.Network{Registry: registry.New(nil, 5, fee.Config{})})
+		began := time.Now()
+		require.False(t, progress().CaughtUp)
+		require.Equal(t, tipTimeout, time.Since(began))
+	})
 }

@@ -663,7 +663,9 @@ func (e *evmIndex) progress(chain *evm.Index) reply.Progress {
 	status := e.status()
 	p := reply.ProgressOf(status)
 	// The time of the last block is a row. Without the row nothing is indexed yet.
-	tip, err := chain.Tip(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), tipTimeout)
+	defer cancel()
+	tip, err := chain.Tip(ctx)
 	if err != nil {
 		p.CaughtUp = false
 		return p
