@@ -51,8 +51,8 @@ type Options struct {
 	Webhooks *webhook.Book
 	// Node serves the node API below /ext and /{network}/ext. Nil leaves it out.
 	Node http.Handler
-	// Answers limits the memory of Node's answers, and of those on EVM chains that are large or come from nodes, and divides
-	// it among clients. Nil means no limit.
+	// Answers limits the memory of Node's answers, and of those about EVM transactions with many effects, and divides it among
+	// clients. Nil means no limit.
 	Answers *node.Budget
 	// Console is the web console; nil leaves it out.
 	Console *console.Console

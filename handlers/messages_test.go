@@ -148,7 +148,7 @@ func TestMessageStreamLosesEvents(t *testing.T) {
 			}
 			e := newPublic(t, &fakeSigner{}, func(o *Options) {
 				o.Networks = networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}, Stream: s}})
-				o.Streams = live.New(live.Options{Life: time.Second})
+				o.Streams = live.New(live.Options{Life: time.Minute})
 			})
 			w := apitest.Get(e, messagesPath+"?from=abc-6")
 			require.Equal(t, 4, strings.Count(w.Body.String(), "\nevent: message\n"))

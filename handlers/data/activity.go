@@ -66,11 +66,11 @@ func (a *API) getLastActivity(ctx context.Context, r operation.Request, n *netwo
 		return absent("outputs")
 	}
 	for _, other := range n.chains { // which may have exported what b imported
-		if err := n.behind(other, nil); err != nil {
+		if err := n.behind(ctx, other, nil); err != nil {
 			return err
 		}
 	}
-	n.Progress(b.id).Show(r.Response().Header())
+	n.Progress(ctx, b.id).Show(r.Response().Header())
 	found, err := n.Ledger.LastActivity(ctx, b.id, wanted)
 	switch {
 	case errors.Is(err, ledger.ErrNoActivity):

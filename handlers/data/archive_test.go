@@ -139,7 +139,7 @@ func (a *archived) network() data.Network {
 		NetworkID: archivedNetwork, XChainID: a.genesis.XChainID, CChainID: a.genesis.CChainID, AVAXAssetID: a.genesis.AVAXAssetID,
 		Ledger: a.ledger, Archives: map[ids.ID]data.Archive{pID: a.chains[history.P], a.genesis.XChainID: a.chains[history.X]},
 	}
-	n.Progress = func(id ids.ID) data.Progress {
+	n.Progress = func(_ context.Context, id ids.ID) data.Progress {
 		for on, chainID := range a.ids {
 			if chainID == id {
 				return data.Progress{Height: a.tip(on).Height, Time: a.tip(on).Time, CaughtUp: true}
@@ -147,7 +147,8 @@ func (a *archived) network() data.Network {
 		}
 		return data.Progress{}
 	}
-	n.ArchiveProgress = n.Progress
+	progress := n.Progress
+	n.ArchiveProgress = func(id ids.ID) data.Progress { return progress(context.Background(), id) }
 	return n
 }
 
@@ -265,8 +266,8 @@ func TestBlockRefusals(t *testing.T) {
 
 	// An index that an older tip is served from does not show later blocks.
 	progress := n.Progress
-	n.Progress = func(id ids.ID) data.Progress {
-		at := progress(id)
+	n.Progress = func(_ context.Context, id ids.ID) data.Progress {
+		at := progress(t.Context(), id)
 		at.Height -= 5
 		return at
 	}

@@ -57,7 +57,7 @@ func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, er
 	if len(others) == 0 {
 		return found, nil
 	}
-	found.whole = n.behind(n.chains[1], nil) == nil
+	found.whole = n.behind(ctx, n.chains[1], nil) == nil
 	known, err := n.Ledger.Assets(ctx, others)
 	if err != nil {
 		return assets{}, err

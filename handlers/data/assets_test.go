@@ -128,8 +128,8 @@ func TestChainIDs(t *testing.T) {
 	requireError(t, apitest.Get(h, path), 400, "addresses: ")
 	requireError(t, apitest.Get(h, path+"?addresses=nobody"), 400, "addresses: ")
 	progress := n.Progress
-	n.Progress = func(id ids.ID) data.Progress {
-		at := progress(id)
+	n.Progress = func(_ context.Context, id ids.ID) data.Progress {
+		at := progress(t.Context(), id)
 		at.CaughtUp = id != n.CChainID
 		return at
 	}

@@ -130,7 +130,7 @@ func atomicBucket(of ledger.Bucket) bool {
 // unknown returns the gaps of a balance at a time: those of between and, before Cortina, the memory shared with the
 // X-Chain, because the time of X-Chain transactions before Cortina is unknown. It refuses balances of the X-Chain then.
 func (n *network) unknown(ctx context.Context, b blockchain, at *uint64) (gaps, error) {
-	left := n.between(b, at)
+	left := n.between(ctx, b, at)
 	when, err := n.preCortina(ctx)
 	if err != nil || !when.covers(at) {
 		return left, err

@@ -25,7 +25,7 @@ func (n *network) registered(r operation.Request) error {
 	if n.Registry == nil || n.RegistryProgress == nil {
 		return absent("blockchains and validators")
 	}
-	p := n.RegistryProgress()
+	p := n.RegistryProgress(r.Request().Context())
 	if !p.CaughtUp || p.Rebuilding {
 		return p.Behind("the " + pChain)
 	}
@@ -39,7 +39,7 @@ func (n *network) described(r operation.Request) error {
 	if n.Subnets == nil {
 		return absent("subnets")
 	}
-	if err := n.behind(n.platform(), nil); err != nil {
+	if err := n.behind(r.Request().Context(), n.platform(), nil); err != nil {
 		return err
 	}
 	return n.registered(r)

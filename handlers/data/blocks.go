@@ -138,7 +138,7 @@ func (n *network) archive(r operation.Request, b blockchain) (Archive, uint64, e
 	if p := n.ArchiveProgress(b.id); !p.CaughtUp || p.Rebuilding {
 		return nil, 0, p.Behind("the " + b.name)
 	}
-	return found, n.Progress(b.id).Height, nil
+	return found, n.Progress(r.Request().Context(), b.id).Height, nil
 }
 
 // archiveError converts the errors of an Archive. what names what the client asked for.

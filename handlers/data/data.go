@@ -36,8 +36,8 @@ type Network struct {
 	// XChainID and CChainID are blockchain IDs; AVAXAssetID is the asset that pays fees.
 	XChainID, CChainID, AVAXAssetID ids.ID
 	// Progress returns the progress of the index of the P-Chain, X-Chain or C-Chain. It is called several times per
-	// request and must not block.
-	Progress func(chainID ids.ID) Progress
+	// request.
+	Progress func(ctx context.Context, chainID ids.ID) Progress
 
 	Ledger   Ledger
 	Subnets  Subnets
@@ -48,7 +48,7 @@ type Network struct {
 	ArchiveProgress func(chainID ids.ID) Progress
 	// Registry is the index of blockchains and validators, and RegistryProgress its progress, as Progress.
 	Registry         Registry
-	RegistryProgress func() Progress
+	RegistryProgress func(ctx context.Context) Progress
 	// Uptimes may be nil; then answers omit the uptimes of validators.
 	Uptimes Uptimes
 	// Versions returns the versions of the nodes that the service is connected to, such as v1.14.2; it may be nil.
@@ -121,7 +121,7 @@ func (n *network) explain(request context.Context, err error) error {
 			return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}
 		case errors.Is(err, ErrCatchingUp), errors.Is(err, ledger.ErrBehind), errors.Is(err, ledger.ErrUnknownChain):
 			for _, chain := range n.chains {
-				if halted := n.Progress(chain.id).Halted("the " + chain.name); halted != nil {
+				if halted := n.Progress(request, chain.id).Halted("the " + chain.name); halted != nil {
 					return halted
 				}
 			}

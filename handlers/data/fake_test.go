@@ -78,11 +78,11 @@ type fake struct {
 func (f *fake) network() data.Network {
 	return data.Network{
 		NetworkID: constants.FujiID, XChainID: xID, CChainID: cID, AVAXAssetID: avx,
-		Progress: func(id ids.ID) data.Progress { return f.progress[id] },
+		Progress: func(_ context.Context, id ids.ID) data.Progress { return f.progress[id] },
 		Ledger:   f, Subnets: f, Vertices: f,
 		Archives:        map[ids.ID]data.Archive{pID: upTo{simulatedArchive(), history.P}, xID: upTo{simulatedArchive(), history.X}},
 		ArchiveProgress: func(id ids.ID) data.Progress { return f.progress[id] },
-		Registry:        simulated().index, RegistryProgress: func() data.Progress { return f.progress[pID] },
+		Registry:        simulated().index, RegistryProgress: func(context.Context) data.Progress { return f.progress[pID] },
 		Cortina: func(context.Context) (time.Time, error) { return f.cortina, nil },
 	}
 }

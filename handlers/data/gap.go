@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -31,13 +32,13 @@ type gaps []gap
 
 // between returns the gaps of an answer about b: the atomic memory that b shares with chains whose indexes have not
 // caught up. See behind for at.
-func (n *network) between(b blockchain, at *uint64) gaps {
+func (n *network) between(ctx context.Context, b blockchain, at *uint64) gaps {
 	var left gaps
 	for _, other := range n.chains {
 		if other == b {
 			continue
 		}
-		if err := n.behind(other, at); err != nil {
+		if err := n.behind(ctx, other, at); err != nil {
 			left = append(left, newGap(other, b, err))
 		}
 	}

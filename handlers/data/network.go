@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,8 +106,8 @@ func (n *network) info(b blockchain) chainInfo { return chainInfo{ChainName: b.n
 
 // behind returns an error if the index of b has not caught up, else nil. If at is not nil, the index only has to reach
 // that time, in Unix seconds.
-func (n *network) behind(b blockchain, at *uint64) error {
-	p := n.Progress(b.id)
+func (n *network) behind(ctx context.Context, b blockchain, at *uint64) error {
+	p := n.Progress(ctx, b.id)
 	covered := at != nil && p.Time.Unix() > 0 && *at < uint64(p.Time.Unix())
 	if covered || p.CaughtUp && !p.Rebuilding {
 		return nil
@@ -116,10 +117,10 @@ func (n *network) behind(b blockchain, at *uint64) error {
 
 // current returns the error of behind, and sets the progress headers.
 func (n *network) current(c echo.Context, at *uint64, b blockchain) error {
-	if err := n.behind(b, at); err != nil {
+	if err := n.behind(c.Request().Context(), b, at); err != nil {
 		return err
 	}
-	n.Progress(b.id).Show(c.Response().Header())
+	n.Progress(c.Request().Context(), b.id).Show(c.Response().Header())
 	return nil
 }
 

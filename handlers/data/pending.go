@@ -101,7 +101,7 @@ func (a *API) listPendingRewards(ctx context.Context, r operation.Request, n *ne
 	if err := n.current(r, nil, n.platform()); err != nil {
 		return err
 	}
-	next := stakesPosition{Position: ledger.Position{Pins: []ledger.Pin{{ChainID: constants.PlatformChainID, Height: n.Progress(n.platform().id).Height}}}}
+	next := stakesPosition{Position: ledger.Position{Pins: []ledger.Pin{{ChainID: constants.PlatformChainID, Height: n.Progress(ctx, n.platform().id).Height}}}}
 	want.Ascending, want.Limit = p.ascending, p.Size
 	if after != nil {
 		want.After, next = &after.Position, *after

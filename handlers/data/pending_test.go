@@ -85,7 +85,7 @@ func pendingNetwork(t *testing.T) (n data.Network, all []pendingStake, node *rew
 	n = a.network()
 	var validators *registry.Index
 	all, validators = currentStakes(t, a.tip(history.P).Height)
-	n.Registry, n.RegistryProgress = validators, func() data.Progress { return n.Progress(pID) }
+	n.Registry, n.RegistryProgress = validators, func(context.Context) data.Progress { return n.Progress(t.Context(), pID) }
 	node = &rewards{known: make(map[ids.ID]uint64)}
 	for _, s := range all {
 		if s.Delegator {
@@ -212,7 +212,7 @@ func TestPendingRewardRefusals(t *testing.T) {
 	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "this instance has no node that reports what delegations will be paid")
 
 	behind, progress := data.Progress{}, n.RegistryProgress
-	n.RegistryProgress = func() data.Progress { return behind }
+	n.RegistryProgress = func(context.Context) data.Progress { return behind }
 	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "the index of the p-chain is still catching up")
 	n.RegistryProgress, n.Registry = progress, nil
 	requireError(t, apitest.Get(serve(), base+of), http.StatusServiceUnavailable, "this instance has no index of blockchains and validators")

@@ -39,12 +39,12 @@ func (a *API) listChainIDs(ctx context.Context, r operation.Request, n *network)
 	}
 	all := make([]ids.ID, len(n.chains))
 	for i, b := range n.chains {
-		if err := n.behind(b, nil); err != nil {
+		if err := n.behind(ctx, b, nil); err != nil {
 			return err
 		}
 		all[i] = b.id
 	}
-	n.Progress(n.platform().id).Show(r.Response().Header())
+	n.Progress(ctx, n.platform().id).Show(r.Response().Header())
 	found, err := n.Ledger.Presence(ctx, all, wanted)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package data_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -44,7 +45,7 @@ func newIndexed(t *testing.T, s store.Store) *indexed {
 	n := newFake().network()
 	n.Ledger, n.Subnets = ledger.New(s, constants.FujiID), subnets.New(s, constants.FujiID)
 	n.Rewards = &rewards{known: map[ids.ID]uint64{{3}: 1000, {4}: 1000}}
-	n.Progress = func(id ids.ID) data.Progress {
+	n.Progress = func(_ context.Context, id ids.ID) data.Progress {
 		tip := r.tip[id]
 		if tip == nil {
 			return data.Progress{}

@@ -230,7 +230,7 @@ func (a *API) transactions(ctx context.Context, n *network, b blockchain, page [
 		return nil, err
 	}
 	named := make(map[ids.ID]bool)
-	stakings := &ledger.StakingPage{Now: n.Progress(b.id).Time}
+	stakings := &ledger.StakingPage{Now: n.Progress(ctx, b.id).Time}
 	for _, tx := range all {
 		for _, o := range slices.Concat(tx.consumed, tx.made) {
 			named[o.AssetID] = true
@@ -284,7 +284,7 @@ func (n *network) describe(ctx context.Context, b blockchain, page []*archive.Tx
 		found[wanted[i]] = o
 	}
 	for _, d := range all {
-		if err := n.attach(b, d, found); err != nil {
+		if err := n.attach(ctx, b, d, found); err != nil {
 			return nil, err
 		}
 	}
@@ -318,12 +318,12 @@ func (n *network) settled(ctx context.Context, d *describedTx) error {
 }
 
 // attach sets the outputs of a transaction, in the order of their indexes.
-func (n *network) attach(b blockchain, d *describedTx, found map[ids.ID]*ledger.Output) error {
+func (n *network) attach(ctx context.Context, b blockchain, d *describedTx, found map[ids.ID]*ledger.Output) error {
 	for i := range d.Consumed {
 		in := &d.Consumed[i]
 		o := found[in.OutputID]
 		if o == nil {
-			return n.unknownOutput(in)
+			return n.unknownOutput(ctx, in)
 		}
 		d.consumed = append(d.consumed, o)
 	}
@@ -351,10 +351,10 @@ func (n *network) attach(b blockchain, d *describedTx, found map[ids.ID]*ledger.
 
 // unknownOutput returns the error for a consumed output that is not indexed: the index of the chain that made it may be
 // behind.
-func (n *network) unknownOutput(in *chain.Input) error {
+func (n *network) unknownOutput(ctx context.Context, in *chain.Input) error {
 	for _, other := range n.chains {
 		if other.id == in.SourceChainID {
-			if err := n.behind(other, nil); err != nil {
+			if err := n.behind(ctx, other, nil); err != nil {
 				return err
 			}
 		}

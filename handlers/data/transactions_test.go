@@ -194,8 +194,8 @@ func TestTransactionRefusals(t *testing.T) {
 	imports := followed(t, h, "/blockchains/p-chain/transactions?txTypes=ImportTx&pageSize=100", "transactions")
 	n.Ledger = unknowing{a.ledger}
 	progress := n.Progress
-	n.Progress = func(id ids.ID) data.Progress {
-		at := progress(id)
+	n.Progress = func(_ context.Context, id ids.ID) data.Progress {
+		at := progress(t.Context(), id)
 		at.CaughtUp = id == pID
 		return at
 	}

@@ -88,7 +88,7 @@ func (a *API) listUTXOs(ctx context.Context, r operation.Request, n *network) er
 	if err := n.current(r, nil, b); err != nil {
 		return err
 	}
-	left := n.between(b, nil)
+	left := n.between(ctx, b, nil)
 	if want.After != nil {
 		left = n.sinceFirst(left, b, want.After.Has)
 	}

@@ -44,7 +44,7 @@ func (a *API) listVertices(ctx context.Context, r operation.Request, n *network)
 	// whether its vertices are complete.
 	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: height, Ascending: p.ascending, Limit: p.Size, After: p.After})
 	if err != nil {
-		return n.vertexError(err, b)
+		return n.vertexError(ctx, err, b)
 	}
 	answer := vertexPage{ChainInfo: n.info(b)}
 	if answer.Vertices, err = n.shownVertices(ctx, page.Vertices); err != nil {
@@ -61,9 +61,9 @@ type vertexPage struct {
 	ChainInfo     chainInfo `json:"chainInfo"`
 }
 
-func (n *network) vertexError(err error, b blockchain) error {
+func (n *network) vertexError(ctx context.Context, err error, b blockchain) error {
 	if errors.Is(err, ErrCatchingUp) {
-		return cmp.Or(n.Progress(b.id).Halted("the "+b.name), err)
+		return cmp.Or(n.Progress(ctx, b.id).Halted("the "+b.name), err)
 	}
 	return err
 }
@@ -110,7 +110,7 @@ func (a *API) latestVertices(ctx context.Context, r operation.Request, n *networ
 	}
 	page, more, err := n.Vertices.Latest(ctx, p.Size, below)
 	if err != nil {
-		return n.vertexError(err, b)
+		return n.vertexError(ctx, err, b)
 	}
 	answer := vertexPage{ChainInfo: n.info(b)}
 	if answer.Vertices, err = n.shownVertices(ctx, page); err != nil {
@@ -137,7 +137,7 @@ func (a *API) getVertex(ctx context.Context, r operation.Request, n *network) er
 	}
 	found, err := n.Vertices.Vertex(ctx, id)
 	if err != nil {
-		return n.vertexError(err, b)
+		return n.vertexError(ctx, err, b)
 	}
 	if found == nil {
 		return apierr.NotFound("vertexHash: the X-Chain has no vertex %s", id)

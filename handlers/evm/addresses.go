@@ -35,7 +35,7 @@ type interaction struct {
 
 // showFirst states the first block that a list covers, if the index of the chain begins earlier.
 func showFirst(c echo.Context, of *Chain, first uint64) {
-	if first > of.Progress().From {
+	if first > of.Progress(c.Request().Context()).From {
 		c.Response().Header().Set("Indexed-From", strconv.FormatUint(first, 10))
 	}
 }

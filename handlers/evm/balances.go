@@ -260,7 +260,7 @@ func (a *API) balancesOf(ctx context.Context, of *Chain, wallet common.Address, 
 		}
 		returned, err := of.Node.Calls(ctx, &number, calls)
 		if err != nil {
-			if ctx.Err() != nil || !otherwise {
+			if ctx.Err() != nil || !otherwise || errors.Is(err, node.ErrBusy) || errors.Is(err, node.ErrNoRoom) {
 				return nil, fmt.Errorf("asking contracts for the balances of %s after block %d: %w", wallet, number, err)
 			}
 			a.log.Warn("balances cannot be verified with their contracts", slog.Uint64("evmChainID", of.ChainID), slog.Uint64("height", number), slog.Any("error", err))

@@ -51,7 +51,7 @@ type chainInfo struct {
 
 // describe returns the fields of a chain.
 func (a *API) describe(ctx context.Context, of *Chain) (chainInfo, error) {
-	p := of.Progress()
+	p := of.Progress(ctx)
 	shown := chainInfo{
 		ChainID: strconv.FormatUint(of.ChainID, 10), Status: "UNAVAILABLE", Blockchain: of.name, VMName: "EVM",
 		Testnet: of.NetworkID != constants.MainnetID, Token: networkToken(of.NativeToken), Features: a.features(),
@@ -123,7 +123,7 @@ func (a *API) getChain(ctx context.Context, r operation.Request, of *Chain) erro
 	if err != nil {
 		return err
 	}
-	of.Progress().Show(r.Response().Header())
+	of.Progress(ctx).Show(r.Response().Header())
 	return reply.JSON(r, shown)
 }
 
@@ -153,7 +153,7 @@ func (a *API) listAddressChains(ctx context.Context, r operation.Request) error 
 			return err
 		}
 		if len(found.Transactions) == 0 {
-			if found.Next != nil || found.First > 0 || of.Progress().From > 0 {
+			if found.Next != nil || found.First > 0 || of.Progress(ctx).From > 0 {
 				unknown = append(unknown, strconv.FormatUint(of.ChainID, 10))
 			}
 			continue

@@ -31,8 +31,8 @@ type Chain struct {
 	NetworkID uint32
 	// Describe returns what the P-Chain's index says of the blockchain, nil if it does not know it. It may be nil.
 	Describe func(ctx context.Context) (*Description, error)
-	// Progress returns the progress of the index. It must not block.
-	Progress func() reply.Progress
+	// Progress returns the progress of the index.
+	Progress func(ctx context.Context) reply.Progress
 
 	Index     Index
 	Contracts Contracts

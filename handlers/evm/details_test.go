@@ -196,8 +196,8 @@ func TestTransactionsOfNodes(t *testing.T) {
 
 	// The proof of the index covers what a node returns now only as far as the header does.
 	progress := r.chain.Progress
-	r.chain.Progress = func() reply.Progress {
-		p := progress()
+	r.chain.Progress = func(context.Context) reply.Progress {
+		p := progress(t.Context())
 		p.Proof = &index.Proof{To: p.Height}
 		return p
 	}

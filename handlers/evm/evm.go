@@ -56,8 +56,8 @@ type Options struct {
 	Log *slog.Logger
 	// Timeout limits one request; 0 means 30 s.
 	Timeout time.Duration
-	// Answers limits the memory of responses of nodes and of transactions with many effects, and divides it among clients.
-	// Nil means no limit.
+	// Answers limits the memory of answers about transactions with many effects, and divides it among clients. Nil means no
+	// limit.
 	Answers *node.Budget
 	// Streams serves the stream of ICM messages; nil means default limits.
 	Streams *stream.Streams
@@ -178,8 +178,6 @@ func Explain(request context.Context, err error) error {
 			return reply.CatchingUp(err, "the index of this chain was begun by an older version, which did not index the gas and the fees of blocks, and is being rebuilt with them; try again later")
 		case errors.Is(err, evm.ErrEmpty):
 			return reply.CatchingUp(err, "nothing of this chain is indexed yet; try again later")
-		case errors.Is(err, node.ErrNoRoom):
-			return apierr.Unavailable(err, "the answer needs more memory than is free for large answers at the moment; try again in a few seconds")
 		case errors.Is(err, node.ErrPruned):
 			return apierr.Unavailable(err, "the answer needs a block that the node of this instance does not have, as it was state-synced or has pruned it; ask another instance")
 		case errors.Is(err, node.ErrBeyondTip):
@@ -198,7 +196,7 @@ func Explain(request context.Context, err error) error {
 // last. It also sets the progress headers. If the chain is known to have block last and the index lacks it, the error
 // says so.
 func current(c echo.Context, of *Chain, last *uint64) (reply.Progress, error) {
-	p := of.Progress()
+	p := of.Progress(c.Request().Context())
 	if !p.CaughtUp && (last == nil || *last > p.Height) {
 		return p, p.Behind("this chain")
 	}

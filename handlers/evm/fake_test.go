@@ -607,7 +607,7 @@ func (f *fake) chain() api.Chain {
 		Describe: func(context.Context) (*api.Description, error) {
 			return &api.Description{Name: "C-Chain", SubnetID: constants.PrimaryNetworkID, VMID: constants.EVMID}, f.err
 		},
-		Progress: func() reply.Progress { return f.progress },
+		Progress: func(context.Context) reply.Progress { return f.progress },
 		Index:    f, Contracts: f, URIs: f, Node: fakeNode{f}, Metadata: f,
 	}
 }

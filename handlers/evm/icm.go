@@ -235,7 +235,7 @@ func (m *icmMerge) page(ctx context.Context, limit int) (found []icmMessage, nex
 			return nil, nil, err
 		}
 		for i := range messages {
-			if !messages[i].isAt(&places[i]) {
+			if !messages[i].isAt(ctx, &places[i]) {
 				continue
 			}
 			if len(found) == limit {
@@ -301,20 +301,20 @@ func (m *icmMessage) on(chain ids.ID) evm.ICMEvents {
 }
 
 // isAt reports whether the message is listed at a place.
-func (m *icmMessage) isAt(p *icmPlace) bool {
+func (m *icmMessage) isAt(ctx context.Context, p *icmPlace) bool {
 	switch {
 	case m.there.Sent != nil:
 		return p.chain == m.sourceID && p.ICMPlace == m.there.Sent.ICMPlace()
 	case m.here.Delivered == nil || p.chain != m.destinationID || p.ICMPlace != m.here.Delivered.ICMPlace():
 		return false
 	}
-	return !m.unconfirmed()
+	return !m.unconfirmed(ctx)
 }
 
 // unconfirmed reports that the destination has received a message that the source has not sent, according to an index
 // with all blocks of the source: that lags, or the destination lies.
-func (m *icmMessage) unconfirmed() bool {
-	return m.there.Sent == nil && m.source != nil && m.source.Progress().From == 0
+func (m *icmMessage) unconfirmed(ctx context.Context) bool {
+	return m.there.Sent == nil && m.source != nil && m.source.Progress(ctx).From == 0
 }
 
 // readICMNetwork returns the chains of the network that a request selects.
@@ -460,7 +460,7 @@ func (a *API) sendICMPage(ctx context.Context, r operation.Request, q *query.Val
 func currentICM(c echo.Context, chains []*Chain) error {
 	var last reply.Progress
 	for i, chain := range chains {
-		p := chain.Progress()
+		p := chain.Progress(c.Request().Context())
 		if !p.CaughtUp {
 			return p.Behind("chain " + chain.name)
 		}
@@ -501,8 +501,8 @@ func (a *API) getICM(ctx context.Context, r operation.Request) error {
 	if err := currentICM(r, chains); err != nil {
 		return err
 	}
-	if m != nil && m.unconfirmed() {
-		if p := m.source.Progress(); p.Lag > 0 {
+	if m != nil && m.unconfirmed(ctx) {
+		if p := m.source.Progress(ctx); p.Lag > 0 {
 			return p.NotYet(p.Err, "the block with which chain "+m.source.name+" sent the message")
 		}
 		m = nil

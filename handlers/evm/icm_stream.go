@@ -138,7 +138,7 @@ func (f *icmFeed) seek(ctx context.Context, from string) error {
 	}
 	f.oldest = make(icmPositions, len(chains))
 	for _, c := range chains {
-		id, p := icmChain(c.BlockchainID), c.Progress()
+		id, p := icmChain(c.BlockchainID), c.Progress(ctx)
 		if _, ok := f.filter.query(c.BlockchainID); !ok { // the stream never reads it
 			if from == "" {
 				f.at[id] = evm.ICMPosition{Number: p.Height + 1}
@@ -187,7 +187,7 @@ func (f *icmFeed) Next(ctx context.Context) ([]stream.Event, error) {
 			f.turn++
 			c := chains[f.turn%len(chains)]
 			at := f.at[icmChain(c.BlockchainID)]
-			if _, ok := f.filter.query(c.BlockchainID); !ok || c.Progress().Height < at.Number {
+			if _, ok := f.filter.query(c.BlockchainID); !ok || c.Progress(ctx).Height < at.Number {
 				continue
 			}
 			events, err := f.read(ctx, chains, c, at)
@@ -204,7 +204,7 @@ func (f *icmFeed) Next(ctx context.Context) ([]stream.Event, error) {
 			// An index without blocks, one that is behind its progress, or a standby that lacks messages of the log leaves the
 			// position where it was.
 			after := f.at[icmChain(c.BlockchainID)]
-			more = more || after != at && c.Progress().Height >= after.Number
+			more = more || after != at && c.Progress(ctx).Height >= after.Number
 		}
 		if more && ctx.Err() == nil {
 			continue
@@ -270,7 +270,7 @@ func (f *icmFeed) read(ctx context.Context, chains []*Chain, c *Chain, at evm.IC
 	events := make([]stream.Event, len(selected))
 	for n, i := range selected {
 		e, m := &log.Events[i], &messages[i]
-		data := icmEvent{icmStep: stepOf(icmSteps[e.Kind], c.name, e), MessageID: e.ID, Unconfirmed: entries[i].Delivered && m.unconfirmed()}
+		data := icmEvent{icmStep: stepOf(icmSteps[e.Kind], c.name, e), MessageID: e.ID, Unconfirmed: entries[i].Delivered && m.unconfirmed(ctx)}
 		if m.known() != nil {
 			data.Message, shown = &shown[0], shown[1:]
 		}

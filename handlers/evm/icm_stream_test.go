@@ -64,7 +64,9 @@ func (h *icmHistory) growFor(guard *access.Guard, s store.Store, o stream.Option
 		g.order = append(g.order, slices.Repeat([]ids.ID{id}, len(h.blocks[id])-1)...)
 		one := f.chain()
 		one.BlockchainID, one.Index = id, evm.New(s, 5, id, f)
-		one.Progress = func() reply.Progress { return reply.Progress{Height: g.indexed[id].Load() - 1, CaughtUp: true} }
+		one.Progress = func(context.Context) reply.Progress {
+			return reply.Progress{Height: g.indexed[id].Load() - 1, CaughtUp: true}
+		}
 		if id == l1ID {
 			one.ChainID, one.Primary = l1ChainID, false
 		}
@@ -463,7 +465,7 @@ func TestICMStreamFromStandbys(t *testing.T) {
 	one := f.chain()
 	var height atomic.Uint64
 	one.BlockchainID, one.Index = cChainID, twoStandbys{evm.New(standbys[0], 5, cChainID, f), evm.New(standbys[1], 5, cChainID, f)}
-	one.Progress = func() reply.Progress { return reply.Progress{Height: height.Load(), CaughtUp: true} }
+	one.Progress = func(context.Context) reply.Progress { return reply.Progress{Height: height.Load(), CaughtUp: true} }
 	all := new(api.Chains)
 	require.NoError(t, all.Set("fuji", []api.Chain{one}, false))
 	stream := func(lag int) int {

@@ -509,7 +509,7 @@ func TestICMWhileIndexing(t *testing.T) {
 			require.NoError(t, s.Commit(t.Context(), &batch))
 		}
 		one := f.chain()
-		one.BlockchainID, one.Index, one.Progress = id, evm.New(s, 5, id, f), func() reply.Progress { return progress[id] }
+		one.BlockchainID, one.Index, one.Progress = id, evm.New(s, 5, id, f), func(context.Context) reply.Progress { return progress[id] }
 		if id == l1ID {
 			one.ChainID, one.Primary = l1ChainID, false
 		}

@@ -97,7 +97,7 @@ func newIndexed(t *testing.T, transactions int) *indexed {
 	record := evm.New(rows, networkID, cChainID, book)
 	r.chain = api.Chain{
 		ChainID: g.ChainID(), BlockchainID: cChainID, Primary: true,
-		Progress: func() reply.Progress {
+		Progress: func(context.Context) reply.Progress {
 			status := pipeline.Status()
 			p := reply.Progress{Lag: status.Lag(), CaughtUp: status.State == index.Following, Err: status.Err}
 			if tip, err := record.Tip(context.Background()); err == nil {
@@ -130,13 +130,13 @@ func (r *indexed) await() {
 		r.mu.Lock()
 		next, advance := r.next, r.advance
 		r.mu.Unlock()
-		if p := r.chain.Progress(); next == r.node.Tip()+1 && p.CaughtUp && p.Height == r.node.Tip() {
+		if p := r.chain.Progress(r.t.Context()); next == r.node.Tip()+1 && p.CaughtUp && p.Height == r.node.Tip() {
 			return
 		}
 		r.wake()
 		select {
 		case <-ctx.Done():
-			r.t.Fatalf("indexed up to %d of %d: %+v", next, r.node.Tip(), r.chain.Progress())
+			r.t.Fatalf("indexed up to %d of %d: %+v", next, r.node.Tip(), r.chain.Progress(r.t.Context()))
 		case <-advance:
 		case <-ticker.C:
 		}
@@ -457,8 +457,8 @@ func TestRecordedChain(t *testing.T) {
 		}
 		// Its blocks are old. Recording has stopped, so that no days without any follow.
 		stalled := r.chain
-		stalled.Progress = func() reply.Progress {
-			p := r.chain.Progress()
+		stalled.Progress = func(context.Context) reply.Progress {
+			p := r.chain.Progress(r.t.Context())
 			p.Err = node.ErrUnavailable
 			return p
 		}

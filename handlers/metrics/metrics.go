@@ -100,7 +100,7 @@ func (a *API) sendAverageTPS(ctx context.Context, r operation.Request, chain *ev
 	if err := q.Err(); err != nil {
 		return err
 	}
-	progress := chain.Progress()
+	progress := chain.Progress(ctx)
 	if !progress.CaughtUp {
 		return progress.Behind("this chain")
 	}
@@ -109,7 +109,7 @@ func (a *API) sendAverageTPS(ctx context.Context, r operation.Request, chain *ev
 		return err
 	}
 	// The last block's time is at least that of the days.
-	progress = chain.Progress()
+	progress = chain.Progress(ctx)
 	progress.Show(r.Response().Header())
 	// The series is computed for each request, from the index until now. While the index is behind, it ends at the
 	// last block.

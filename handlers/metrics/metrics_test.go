@@ -77,7 +77,7 @@ func (nothing) NativeBalance(context.Context, common.Address, uint64) (*uint256.
 
 func (d *days) chain(id uint64) api.Chain {
 	return api.Chain{
-		ChainID: id, BlockchainID: ids.ID{byte(id)}, Progress: func() reply.Progress { return d.progress },
+		ChainID: id, BlockchainID: ids.ID{byte(id)}, Progress: func(context.Context) reply.Progress { return d.progress },
 		Index: d, Contracts: nothing{}, URIs: nothing{}, Node: nothing{},
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/internal/index"
+	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
@@ -37,6 +38,8 @@ type Progress struct {
 	Stopped bool
 	// Err is the error that blocks indexing at the moment.
 	Err error
+	// Unreadable is the error of reading the last indexed block. Without any block it is that of an empty index.
+	Unreadable error
 	// Needs states what the operator must do before indexing resumes, empty if nothing. Clients get it.
 	Needs string
 	// Proof is nil if no indexed blocks are proven by stake.
@@ -91,10 +94,17 @@ func (p Progress) Behind(chain string) error {
 	if err := p.Halted(chain); err != nil {
 		return err
 	}
+	if errors.Is(p.Unreadable, store.ErrUnavailable) || errors.Is(p.Unreadable, context.DeadlineExceeded) {
+		return unreadable(p.Unreadable)
+	}
 	if p.Rebuilding {
 		return CatchingUp(p.Err, "the index of %s is being rebuilt, %d%% is done; try again later", chain, p.Rebuilt)
 	}
 	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached %s; try again later", chain, p.reached())
+}
+
+func unreadable(cause error) error {
+	return apierr.Unavailable(cause, "the index cannot be read at the moment; try again in a few seconds")
 }
 
 // reached says how far the index is.
@@ -160,7 +170,11 @@ func Explain(request context.Context, err error, particular func(error) error) e
 	case request.Err() != nil, errors.Is(err, store.ErrClosed):
 		return apierr.Unavailable(err, "the service is stopping; send the request again")
 	case errors.Is(err, store.ErrUnavailable):
-		return apierr.Unavailable(err, "the index cannot be read at the moment; try again in a few seconds")
+		return unreadable(err)
+	case errors.Is(err, node.ErrNoRoom):
+		return apierr.Unavailable(err, "the answer needs more memory than is free for large answers at the moment; try again in a few seconds")
+	case errors.Is(err, node.ErrBusy):
+		return apierr.Unavailable(err, "as many calls to the upstream node as clients may cause are in progress; try again in a moment")
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the answer was not complete in the time allowed for a request; ask for fewer addresses or a smaller page")
 	case errors.Is(err, index.ErrViewBehind):

@@ -11,6 +11,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/reply"
 	"quorate/internal/index"
+	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
@@ -21,6 +22,19 @@ func TestStoreAway(t *testing.T) {
 	require.True(t, errors.As(err, &contractError))
 	require.Equal(t, http.StatusServiceUnavailable, contractError.Status)
 	require.NotContains(t, contractError.Message, "secret")
+}
+
+// TestBusyNode has errors of a node that has no room for clients at the moment.
+func TestBusyNode(t *testing.T) {
+	for cause, want := range map[error]string{
+		node.ErrBusy:   "as many calls to the upstream node as clients may cause are in progress",
+		node.ErrNoRoom: "more memory than is free for large answers",
+	} {
+		var refused *apierr.Error
+		require.ErrorAs(t, reply.Explain(t.Context(), fmt.Errorf("reading: %w", cause), nil), &refused)
+		require.Equal(t, http.StatusServiceUnavailable, refused.Status)
+		require.Contains(t, refused.Message, want)
+	}
 }
 
 // TestProven shows which blocks are proven, if any are.

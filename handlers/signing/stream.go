@@ -29,12 +29,12 @@ func wantsEvents(c echo.Context) bool {
 	return false
 }
 
-// eventBeat is the maximum time without a sign of life while a client waits for events.
+// eventBeat is the time without an event after which a comment is sent.
 const eventBeat = 15 * time.Second
 
 // stream answers with server-sent events. Events progress, at most one per 20 ms, have the state of the round and the
-// time since the request in ms. While there are none, comments are sent. The last event is result with the body of a success, or error with that of a failure.
-// The status is 200 in both cases, because it is sent first.
+// time since the request in ms. While there are none, comments are sent. The last event is result with the body of a
+// success, or error with that of a failure. The status is 200 in both cases, because it is sent first.
 func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 	timeout := max(a.timeout, req.Wait)
 	ctx, cancel := context.WithTimeout(c.Request().Context(), timeout)

@@ -9,7 +9,7 @@ import (
 // ContentType is the content type of a stream of events.
 const ContentType = "text/event-stream"
 
-// Comment is a sign of life, which clients ignore.
+// Comment is a comment, which clients ignore. It keeps proxies from closing an idle connection.
 var Comment = []byte(":\n\n")
 
 // Event returns one encoded event.

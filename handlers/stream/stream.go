@@ -35,11 +35,13 @@ const (
 
 // Options configures Streams. 0 means the default.
 type Options struct {
-	// Most is the maximum number of open streams, default 256. Clients without an API key may open one while less than
-	// three quarters of them are open. PerClient is the maximum of one client (see access.Client), default 16.
+	// Most is the maximum number of open streams, default 256. If there are API keys, clients without one may open a stream
+	// while less than three quarters of them are open. PerClient is the maximum of one client (see access.Client), default 16.
 	Most, PerClient int
+	// Keys reports whether there are API keys; nil means that there are.
+	Keys func() bool
 	// Life is the maximum duration of a stream, default 1 h: then the client connects again and its API key is checked
-	// again. Beat is the maximum time without a sign of life in an idle stream, default 15 s. Stall is how long a client
+	// again. Beat is the time after which an idle stream sends a comment, default 15 s. Stall is how long a client
 	// may take nothing, default 20 s.
 	Life, Beat, Stall time.Duration
 	// Metrics may be nil.
@@ -83,7 +85,7 @@ func (s *Streams) enter(client string, keyed bool) *apierr.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	most, limit := s.options.Most, "the limit"
-	if !keyed {
+	if !keyed && (s.options.Keys == nil || s.options.Keys()) {
 		most, limit = most-most/4, "the limit for clients without an API key"
 	}
 	switch {
@@ -154,7 +156,7 @@ func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.
 
 // sender sends events to a client. One goroutine uses it.
 type sender interface {
-	// send sends an event, which may be buffered until flush. beat sends a sign of life. They fail when ctx ends or the
+	// send sends an event, which may be buffered until flush. beat sends a comment. They fail when ctx ends or the
 	// client has disconnected.
 	send(ctx context.Context, e Event) error
 	flush() error

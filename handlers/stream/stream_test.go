@@ -145,6 +145,13 @@ func TestStreamsAreReservedForAPIKeys(t *testing.T) {
 	require.Nil(t, s.enter("key a", true))
 	require.Nil(t, s.enter("key b", true))
 	require.Equal(t, CodeBusy, s.enter("key c", true).Code)
+
+	// Without any API key, nothing is reserved.
+	s = New(Options{Most: 8, Keys: func() bool { return false }})
+	for client := range 8 {
+		require.Nil(t, s.enter(fmt.Sprint(client), false))
+	}
+	require.Equal(t, CodeBusy, s.enter("9", false).Code)
 }
 
 func TestGoneCursorIsRefused(t *testing.T) {

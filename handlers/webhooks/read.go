@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"net/url"
 	"strconv"
 	"strings"
@@ -48,15 +49,15 @@ func (a *API) readCreate(c echo.Context) (w webhook.Webhook, err error) {
 		return w, apierr.BadRequest("url is missing; name the http or https URL that takes the messages")
 	}
 	if w.EventType == webhook.ValidatorActivity {
-		err = a.readValidatorActivity(o, &w)
+		err = a.readValidatorActivity(c.Request().Context(), o, &w)
 	} else {
-		err = a.readAddressActivity(o, &w)
+		err = a.readAddressActivity(c.Request().Context(), o, &w)
 	}
 	return w, err
 }
 
 // readAddressActivity sets what a webhook for the transactions of an EVM chain watches.
-func (a *API) readAddressActivity(o jsonbody.Object, w *webhook.Webhook) error {
+func (a *API) readAddressActivity(ctx context.Context, o jsonbody.Object, w *webhook.Webhook) error {
 	if o.Has("network") {
 		return apierr.BadRequest("network: webhooks for %s have none; name the chain with chainId", webhook.AddressActivity)
 	}
@@ -75,7 +76,7 @@ func (a *API) readAddressActivity(o jsonbody.Object, w *webhook.Webhook) error {
 		return err
 	}
 	w.Chain, w.ChainID = webhook.EVMChain(chain.BlockchainID.String()), strconv.FormatUint(chain.ChainID, 10)
-	w.From, err = begin(chain)
+	w.From, err = begin(ctx, chain)
 	return err
 }
 
@@ -211,7 +212,7 @@ func (a *API) readUpdate(c echo.Context) (func(*webhook.Webhook) error, error) {
 		}
 		switch status {
 		case active:
-			return a.activate(w)
+			return a.activate(c.Request().Context(), w)
 		case inactive:
 			w.Active = false
 		}

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -18,7 +19,7 @@ import (
 const maxFilterIDs = 100
 
 // readValidatorActivity sets what a webhook for the events of validators watches.
-func (a *API) readValidatorActivity(o jsonbody.Object, w *webhook.Webhook) error {
+func (a *API) readValidatorActivity(ctx context.Context, o jsonbody.Object, w *webhook.Webhook) error {
 	if o.Has("chainId") {
 		return apierr.BadRequest("chainId: webhooks for %s have none; name the network whose validators are watched with network", webhook.ValidatorActivity)
 	}
@@ -44,7 +45,7 @@ func (a *API) readValidatorActivity(o jsonbody.Object, w *webhook.Webhook) error
 		return err
 	}
 	w.Chain, w.ChainID, w.Network = webhook.PChain(n.NetworkID), pChain, networks.DisplayName(configured)
-	w.From, err = beginValidators(&n)
+	w.From, err = beginValidators(ctx, &n)
 	return err
 }
 
@@ -62,14 +63,14 @@ func refuseIncludes(o jsonbody.Object) error {
 const pChain = "p-chain"
 
 // beginValidators returns the first block whose events of validators a new webhook reports.
-func beginValidators(n *data.Network) (uint64, error) {
+func beginValidators(ctx context.Context, n *data.Network) (uint64, error) {
 	if n.Needs != "" {
 		return 0, apierr.Unavailable(nil, "the validators of this network are not indexed: %s", n.Needs)
 	}
 	if n.RegistryProgress == nil {
 		return 0, apierr.Unavailable(nil, "this instance has no index of validators on this network")
 	}
-	p := n.RegistryProgress()
+	p := n.RegistryProgress(ctx)
 	if !p.CaughtUp || p.Rebuilding {
 		return 0, p.Behind("the P-Chain")
 	}

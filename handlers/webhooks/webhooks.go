@@ -259,11 +259,11 @@ func (a *API) change(ctx context.Context, c echo.Context, owner string, f func(*
 }
 
 // activate makes a webhook report events from now on.
-func (a *API) activate(w *webhook.Webhook) error {
+func (a *API) activate(ctx context.Context, w *webhook.Webhook) error {
 	if w.Active {
 		return nil
 	}
-	from, err := a.begin(w)
+	from, err := a.begin(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -272,25 +272,25 @@ func (a *API) activate(w *webhook.Webhook) error {
 }
 
 // begin returns the first block that a webhook reports from now on.
-func (a *API) begin(w *webhook.Webhook) (uint64, error) {
+func (a *API) begin(ctx context.Context, w *webhook.Webhook) (uint64, error) {
 	if w.Validators != nil {
 		_, n, err := a.networks.Find(w.Network, "the validators of ")
 		if err != nil {
 			return 0, err
 		}
-		return beginValidators(&n)
+		return beginValidators(ctx, &n)
 	}
 	chain, err := a.chains.Find(strings.TrimPrefix(w.Chain, webhook.EVMChain("")))
 	if err != nil {
 		return 0, err
 	}
-	return begin(chain)
+	return begin(ctx, chain)
 }
 
 // begin returns the first block that a new webhook reports. The index must have caught up: before, the webhook would
 // report old blocks.
-func begin(chain *evm.Chain) (uint64, error) {
-	p := chain.Progress()
+func begin(ctx context.Context, chain *evm.Chain) (uint64, error) {
+	p := chain.Progress(ctx)
 	if !p.CaughtUp {
 		return 0, p.Behind("this chain")
 	}

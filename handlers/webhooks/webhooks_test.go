@@ -52,7 +52,7 @@ func newAPI(t *testing.T, guard *access.Guard) api {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	a := api{book: webhook.NewBook(s, 3), progress: &reply.Progress{Height: 100, CaughtUp: true}, registry: &reply.Progress{Height: 7, CaughtUp: true}}
 	chains, err := evm.NewChains([]evm.Chain{{
-		ChainID: 43113, BlockchainID: ids.ID{1}, Primary: true, Progress: func() reply.Progress { return *a.progress },
+		ChainID: 43113, BlockchainID: ids.ID{1}, Primary: true, Progress: func(context.Context) reply.Progress { return *a.progress },
 		Index: (*index.Index)(nil), Contracts: (*contracts.Book)(nil), URIs: (*contracts.Book)(nil), Node: (*node.EVM)(nil), // not read
 	}}, false)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func newAPI(t *testing.T, guard *access.Guard) api {
 		EVM: evm.Options{Chains: chains}, Webhooks: a.book, Access: guard,
 		Data: networks.Fixed(map[string]data.Network{"fuji": {
 			NetworkID: constants.FujiID, XChainID: ids.ID{2}, CChainID: ids.ID{1}, AVAXAssetID: ids.ID{3},
-			Progress: func(ids.ID) data.Progress { return data.Progress{} }, RegistryProgress: func() data.Progress { return *a.registry },
+			Progress: func(context.Context, ids.ID) data.Progress { return data.Progress{} }, RegistryProgress: func(context.Context) data.Progress { return *a.registry },
 		}}),
 	})
 	require.NoError(t, err)

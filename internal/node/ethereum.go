@@ -497,17 +497,17 @@ func heightOf(a outcome) (height uint64, known bool) {
 const prunedCode = 4444
 
 // tooLarge reports whether the node left out the reply because the batch is too large.
-func (a *outcome) tooLarge() bool { return a.refused != nil && a.refused.Code == tooLarge }
+func (o *outcome) tooLarge() bool { return o.refused != nil && o.refused.Code == tooLarge }
 
 // pruned reports whether the reply for an executed block says that the node lacks the block
 // or its receipts.
-func (a *outcome) pruned() bool {
-	if a.refused == nil {
-		return a.result == nil
+func (o *outcome) pruned() bool {
+	if o.refused == nil {
+		return o.result == nil
 	}
 	// A state-synced node has the last blocks before its sync without receipts (avalanchego
 	// graft/coreth internal/ethapi).
-	return a.refused.Code == prunedCode || strings.Contains(a.refused.Message, "receipts length mismatch")
+	return o.refused.Code == prunedCode || strings.Contains(o.refused.Message, "receipts length mismatch")
 }
 
 // untraceable returns an error that makes the Client ask another node, if this node would

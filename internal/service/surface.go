@@ -87,7 +87,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 		return s, err
 	}
 	o.Console = s.console
-	s.streams = stream.New(stream.Options{Metrics: p.registry})
+	s.streams = stream.New(stream.Options{Metrics: p.registry, Keys: s.guard.Keyed})
 	o.Streams = s.streams
 	if s.webhooks = newWebhooks(p, n, s.guard); s.webhooks != nil {
 		o.Webhooks = s.webhooks.book

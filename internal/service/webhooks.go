@@ -111,7 +111,7 @@ func (w *webhooks) validators(name string) (webhook.Source, bool) {
 			return nil, false
 		}
 		return webhook.NewValidators(opened.ID, index, func() (uint64, bool) {
-			p := progress()
+			p := progress(context.Background())
 			return p.Height, p.CaughtUp && !p.Rebuilding
 		}), true
 	}
@@ -136,7 +136,7 @@ func newEVMWebhooks(chain *handler.Chain, blocks index.Source[*evm.Block]) webho
 	return webhook.NewEVM(webhook.EVMOptions{
 		ChainID: chain.ChainID, Native: webhook.Token{Name: token.Name, Symbol: token.Symbol, Decimals: &token.Decimals},
 		Tip: func() (uint64, bool) {
-			p := chain.Progress()
+			p := chain.Progress(context.Background())
 			return p.Height, p.CaughtUp
 		},
 		Fetch: func(ctx context.Context, from uint64, n int) ([]*evm.Block, error) {

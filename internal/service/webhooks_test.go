@@ -269,7 +269,7 @@ func receive(t *testing.T, n *tokenNode, block transferBlock) *amounts {
 func receiveOf(t *testing.T, s store.Store, book *contracts.Book, block transferBlock) *amounts {
 	t.Helper()
 	source := newEVMWebhooks(&evm.Chain{
-		Contracts: book, Progress: func() reply.Progress { return reply.Progress{Height: 1, CaughtUp: true} },
+		Contracts: book, Progress: func(context.Context) reply.Progress { return reply.Progress{Height: 1, CaughtUp: true} },
 	}, block)
 	hooks := webhook.NewBook(s, 1)
 	_, err := hooks.Create(t.Context(), webhook.Webhook{

@@ -286,6 +286,18 @@ func OneServer(ctx context.Context) context.Context {
 	return context.WithValue(ctx, choiceKey{}, new(choice))
 }
 
+// leave ends the use of a server that failed.
+func (c *choice) leave(f *follower) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.server == f {
+		c.server = nil
+	}
+}
+
 // choose returns the next server that can be used or, after the first call with a choice, the chosen one. It returns nil
 // for the store.
 func (r *Standbys) choose(one *choice) (*follower, *Postgres) {
@@ -339,6 +351,7 @@ func (r *Standbys) viewScans(ctx context.Context, queries []Query) (View, [][]Ro
 		f.mu.Lock()
 		f.fresh, f.err = time.Time{}, err // until the next check
 		f.mu.Unlock()
+		one.leave(f)
 	}
 	return r.store.viewScans(ctx, queries)
 }

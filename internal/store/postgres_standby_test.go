@@ -148,4 +148,20 @@ func TestOneServer(t *testing.T) {
 	require.Eventually(t, func() bool { return r.Stats()[0].Used }, timeout, tick)
 	require.EqualValues(t, 3, seen(old))
 	require.GreaterOrEqual(t, seen(young), uint64(2))
+
+	// The same with one server.
+	require.NoError(t, r.Close())
+	r, err = store.OpenStandbys(t.Context(), s, store.StandbyOptions{URLs: urls[:1], MaxLag: time.Hour, Every: 50 * time.Millisecond})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return r.Stats()[0].Used && seen(t.Context()) == 3 }, timeout, tick)
+	only := store.OneServer(t.Context())
+	require.EqualValues(t, 3, seen(only))
+	servers[0].Crash()
+	require.NoError(t, s.Commit(t.Context(), crashBatch(3)))
+	require.EqualValues(t, 4, seen(only), "read from the store")
+	require.NoError(t, servers[0].Restart())
+	require.NoError(t, servers[0].Exec(t.Context(), "SELECT pg_wal_replay_pause()"))
+	require.Eventually(t, func() bool { return r.Stats()[0].Used }, timeout, tick)
+	require.NoError(t, s.Commit(t.Context(), crashBatch(4)))
+	require.EqualValues(t, 5, seen(only), "the server that failed is not read again")
 }

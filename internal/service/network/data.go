@@ -56,15 +56,15 @@ func (n *Network) Data() (data.Network, bool) {
 		d.Times = n.times
 	}
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
-	d.Progress = func(chainID ids.ID) data.Progress {
+	d.Progress = func(ctx context.Context, chainID ids.ID) data.Progress {
 		status := chains.LedgerStatus(names[chainID])
 		p := reply.ProgressOf(status)
 		// The time of the last block is a row. Without the row nothing is indexed yet.
-		ctx, cancel := context.WithTimeout(context.Background(), tipTimeout)
+		ctx, cancel := context.WithTimeout(ctx, tipTimeout)
 		defer cancel()
 		height, now, err := record.Tip(ctx, chainID)
 		if err != nil {
-			p.CaughtUp = false
+			p.CaughtUp, p.Unreadable = false, err
 			return p
 		}
 		p.Height, p.Time = height, now
@@ -77,17 +77,17 @@ func (n *Network) Data() (data.Network, bool) {
 const tipTimeout = 5 * time.Second
 
 // Registry returns the index of validators and its progress. It returns false if there is none.
-func (n *Network) Registry() (*registry.Index, func() data.Progress, bool) {
+func (n *Network) Registry() (*registry.Index, func(context.Context) data.Progress, bool) {
 	return n.registry(n.views)
 }
 
 // StoreRegistry returns the same as Registry, but reads the store, never a standby. Standbys may be at different heights;
 // successive reads of the store never return an older state.
-func (n *Network) StoreRegistry() (*registry.Index, func() data.Progress, bool) {
+func (n *Network) StoreRegistry() (*registry.Index, func(context.Context) data.Progress, bool) {
 	return n.registry(nil)
 }
 
-func (n *Network) registry(views store.Viewer) (*registry.Index, func() data.Progress, bool) {
+func (n *Network) registry(views store.Viewer) (*registry.Index, func(context.Context) data.Progress, bool) {
 	i := n.indexed.Load()
 	if i == nil || !n.ledger || i.origin.genesis == nil {
 		return nil, nil, false
@@ -97,18 +97,18 @@ func (n *Network) registry(views store.Viewer) (*registry.Index, func() data.Pro
 }
 
 // registryOn returns the index of validators in views, or in the store if views is nil, and its progress.
-func registryOn(views store.Viewer, chains *primary.Network) (*registry.Index, func() data.Progress) {
+func registryOn(views store.Viewer, chains *primary.Network) (*registry.Index, func(context.Context) data.Progress) {
 	validators := chains.Registry
 	if views != nil {
 		validators = validators.On(views)
 	}
-	return validators, func() data.Progress {
+	return validators, func(ctx context.Context) data.Progress {
 		p := reply.ProgressOf(chains.RegistryStatus())
-		ctx, cancel := context.WithTimeout(context.Background(), tipTimeout)
+		ctx, cancel := context.WithTimeout(ctx, tipTimeout)
 		defer cancel()
 		head, err := validators.Head(ctx)
 		if err != nil {
-			p.CaughtUp = false
+			p.CaughtUp, p.Unreadable = false, err
 			return p
 		}
 		p.Height, p.Time = head.Height, head.Time

@@ -51,7 +51,7 @@ func TestProgressOfStalledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, progress := registryOn(stalled{}, &primary.Network{Registry: registry.New(nil, 5, fee.Config{})})
 		began := time.Now()
-		require.False(t, progress().CaughtUp)
+		require.ErrorIs(t, progress(t.Context()).Unreadable, context.DeadlineExceeded)
 		require.Equal(t, tipTimeout, time.Since(began))
 	})
 }

@@ -123,7 +123,7 @@ type evmIndexes struct {
 	views         evm.Viewer // what the Data API reads from
 	fetcher       *metadata.Fetcher
 	// registry returns the index of blockchains, false if there is none.
-	registry func() (*registry.Index, func() reply.Progress, bool)
+	registry func() (*registry.Index, func(context.Context) reply.Progress, bool)
 	// changed is called when another chain can be read.
 	changed func() error
 	metrics prometheus.Registerer
@@ -427,7 +427,7 @@ func (r *evmIndexes) assemble(c evmChain, api *node.EVM, chainID uint64, blockch
 		ChainID: chainID, BlockchainID: blockchainID, Primary: c.cChain(), NativeToken: c.token,
 		Index: served, Contracts: e.book, URIs: e.book, Node: api, Metadata: e.keeper,
 		NetworkID: r.networkID, Describe: func(ctx context.Context) (*handler.Description, error) { return r.describe(ctx, blockchainID) },
-		Progress: func() reply.Progress { return e.progress(served) },
+		Progress: func(ctx context.Context) reply.Progress { return e.progress(ctx, served) },
 	}
 	return e, nil
 }
@@ -659,15 +659,15 @@ func (e *evmIndex) wake() {
 }
 
 // progress returns the progress of the index.
-func (e *evmIndex) progress(chain *evm.Index) reply.Progress {
+func (e *evmIndex) progress(ctx context.Context, chain *evm.Index) reply.Progress {
 	status := e.status()
 	p := reply.ProgressOf(status)
 	// The time of the last block is a row. Without the row nothing is indexed yet.
-	ctx, cancel := context.WithTimeout(context.Background(), tipTimeout)
+	ctx, cancel := context.WithTimeout(ctx, tipTimeout)
 	defer cancel()
 	tip, err := chain.Tip(ctx)
 	if err != nil {
-		p.CaughtUp = false
+		p.CaughtUp, p.Unreadable = false, err
 		return p
 	}
 	p.Height, p.Time = tip.Number, time.Unix(int64(tip.Time), 0)

@@ -59,10 +59,11 @@ func NewFetcher(o FetchOptions) (*Fetcher, error) {
 	if f.timeout <= 0 {
 		f.timeout = 10 * time.Second
 	}
-	for _, text := range o.Gateways {
+	for i, text := range o.Gateways {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, errors.New("an IPFS gateway is no URL such as https://ipfs.example") // which may have a secret
+			// The text may have a secret.
+			return nil, fmt.Errorf("IPFS gateway %d is no URL such as https://ipfs.example", i+1)
 		}
 		f.gateways = append(f.gateways, u)
 	}
