@@ -57,7 +57,7 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{
 		Seed: 21, Validators: 12,
 		ExplicitWeights: []uint64{10, 11, 12, 13, 14, 15, 16, 17, 4, 5, 6, 7},
-		// Slow beside the few milliseconds that a busy machine adds.
+		// Slow beside what a busy machine adds, 35 ms here and there.
 		Latency: simnet.Latency{Median: 300 * time.Millisecond, P99: 560 * time.Millisecond, Persistent: 0.7},
 		EVM:     []simnet.EVM{{Options: evmchain.Options{Txs: 400}}},
 	})
@@ -88,7 +88,9 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 		got := validatorOf(t, r, v.NodeID)
 		require.Equal(t, rounds, got.Signed, "validator %d: %+v", v.Index, got)
 		require.NotNil(t, got.Times.Median)
-		require.InEpsilon(t, median(drawn), *got.Times.Median, 0.1, "validator %d", v.Index)
+		// Never less than was drawn, and not much more, as a busy machine delays some answers.
+		require.Greater(t, *got.Times.Median, median(drawn)-1, "validator %d", v.Index)
+		require.InEpsilon(t, median(drawn), *got.Times.Median, 0.25, "validator %d", v.Index)
 		require.NotEmpty(t, got.Version)
 		t.Logf("validator %d: drawn %.1f ms, measured %.1f ms", v.Index, median(drawn), *got.Times.Median)
 	}

@@ -63,7 +63,7 @@ func (s *Survey) CheckFiles() {
 // CheckNetworks adds a problem if no network is configured. Only commands that work with networks call it.
 func (s *Survey) CheckNetworks() {
 	if len(s.Config.Networks) == 0 && len(s.Problems) == 0 {
-		s.Wrong("Name a network and its node: --network fuji=http://127.0.0.1:9650", errors.New("networks: none is configured"))
+		s.Wrong("Name one and its node: quorate serve --network fuji=http://127.0.0.1:9650", errors.New("networks: none is configured"))
 	}
 }
 
