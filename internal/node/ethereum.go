@@ -706,7 +706,7 @@ func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at str
 	}
 	for i, place := range places {
 		call, r := answers[place.call], &returned[some[i]]
-		if call.oversized() || place.code >= 0 && answers[place.code].oversized() {
+		if call.tooLarge() || place.code >= 0 && answers[place.code].tooLarge() {
 			tooMuch = append(tooMuch, some[i])
 			continue
 		}
@@ -732,11 +732,8 @@ func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at str
 	return tooMuch, nil
 }
 
-// oversized reports that the result did not fit into the response.
-func (o outcome) oversized() bool { return o.refused != nil && o.refused.Code == tooLarge }
-
 // text returns the result of a method that returns a string.
-func (o outcome) text(method string) ([]byte, error) {
+func (o *outcome) text(method string) ([]byte, error) {
 	switch {
 	case o.refused != nil:
 		return nil, o.refused
