@@ -49,7 +49,7 @@ func routeNode(e *echo.Echo, h http.Handler, guard *access.Guard, answers *node.
 	for _, path := range nodePaths {
 		e.Any(path, func(c echo.Context) error {
 			ctx, client := guard.Accompany(c)
-			ctx, done := answers.Begin(node.WithClient(ctx, client.ID), nil)
+			ctx, done := answers.Begin(node.WithClient(ctx, client.ID))
 			defer done()
 			h.ServeHTTP(c.Response(), c.Request().WithContext(ctx))
 			return nil

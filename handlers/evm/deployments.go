@@ -98,8 +98,8 @@ func (a *API) getDeployment(ctx context.Context, r operation.Request, of *Chain)
 	return a.showDetails(ctx, r, of, found)
 }
 
-// Answers with manyEffects or more are charged to the client: effectBytes for each effect, about what it takes in memory, but at
-// most mostCharged. One transaction can have some 100,000 transfers.
+// Answers with manyEffects or more are charged to the client: effectBytes for each effect, about what it takes in memory,
+// but at most mostCharged. One transaction can have some 100,000 transfers.
 const (
 	manyEffects = 1000
 	effectBytes = 2 << 10
@@ -109,6 +109,8 @@ const (
 // showDetails sends a transaction with its effects.
 func (a *API) showDetails(ctx context.Context, r operation.Request, of *Chain, found *evm.TransactionDetails) error {
 	if effects := len(found.Internals) + len(found.Transfers); effects >= manyEffects {
+		ctx, done := a.answers.Begin(ctx)
+		defer done()
 		if err := node.Take(ctx, min(int64(effects)*effectBytes, mostCharged)); err != nil {
 			return fmt.Errorf("taking memory for %d effects of a transaction: %w", effects, err)
 		}

@@ -471,7 +471,7 @@ func TestManyEffects(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Equal(t, 3000, strings.Count(w.Body.String(), `"logIndex":`))
 
-	other, end := answers.Begin(t.Context(), nil)
+	other, end := answers.Begin(t.Context())
 	require.NoError(t, node.Take(other, 8<<20))
 	w = apitest.Get(h, deployment)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)

@@ -386,8 +386,6 @@ func (a *API) serveICM(handle func(context.Context, operation.Request) error) fu
 		request := r.Request().Context()
 		ctx, cancel := context.WithTimeout(request, a.timeout)
 		defer cancel()
-		ctx, done := a.answers.Begin(ctx, nil)
-		defer done()
 		return Explain(request, handle(ctx, r))
 	}
 }

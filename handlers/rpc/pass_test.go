@@ -207,7 +207,7 @@ func serveSockets(t *testing.T, e rpc.Ethereum, guard *access.Guard) *passing {
 	open := e.Connections()
 	surface.Any("/*", func(c echo.Context) error {
 		ctx, client := guard.Accompany(c)
-		ctx, done := budget.Begin(ctx, client.ID)
+		ctx, done := budget.Begin(node.WithClient(ctx, client.ID))
 		defer done()
 		open.ServeHTTP(c.Response(), c.Request().WithContext(ctx))
 		return nil

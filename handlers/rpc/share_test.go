@@ -125,7 +125,7 @@ func TestCallsAreCounted(t *testing.T) {
 	ask := func(n int) string {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(append([]byte(`{"jsonrpc":"2.0","id":1,"method":"echo.say"}`), bytes.Repeat([]byte(" "), n)...)))
 		r.Header.Set("Content-Type", "application/json")
-		ctx, done := answers.Begin(r.Context(), nil)
+		ctx, done := answers.Begin(r.Context())
 		defer done()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r.WithContext(ctx))

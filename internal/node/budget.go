@@ -188,15 +188,15 @@ func (b *Budget) forget(client string, c *part) {
 }
 
 // Begin returns a context for Take, and a function that returns all bytes taken with it;
-// Take fails afterwards. The first Take calls who for the name of the client to charge, at
-// most once and never after the returned function. With a nil who, the client is that of ctx
-// (see WithClient), or the one without a name.
-func (b *Budget) Begin(ctx context.Context, who func() string) (context.Context, func()) {
+// Take fails afterwards. The client of ctx is charged (see WithClient), or the one without a
+// name. The first Take asks for its name, at most once and never after the returned function.
+func (b *Budget) Begin(ctx context.Context) (context.Context, func()) {
+	return b.begin(ctx, func() string { return clientOf(ctx) })
+}
+
+func (b *Budget) begin(ctx context.Context, who func() string) (context.Context, func()) {
 	if b == nil {
 		return ctx, func() {}
-	}
-	if who == nil {
-		who = func() string { return clientOf(ctx) }
 	}
 	h := &held{budget: b, who: who}
 	return context.WithValue(ctx, heldKey{}, h), h.end
@@ -210,7 +210,7 @@ func Outlive(ctx context.Context) (context.Context, func()) {
 		return ctx, func() {}
 	}
 	client, _ := h.begin()
-	return h.budget.Begin(ctx, func() string { return client })
+	return h.budget.begin(ctx, func() string { return client })
 }
 
 type heldKey struct{}

@@ -35,8 +35,8 @@ func named(name string) func() string { return func() string { return name } }
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(100, time.Second)
-		first, end := b.Begin(t.Context(), named("one"))
-		second, endSecond := b.Begin(t.Context(), named("two"))
+		first, end := b.Begin(WithClient(t.Context(), named("one")))
+		second, endSecond := b.Begin(WithClient(t.Context(), named("two")))
 		require.NoError(t, Take(first, 60))
 		began := time.Now()
 		require.ErrorIs(t, Take(second, 60), ErrNoRoom)
@@ -60,7 +60,7 @@ func TestBudget(t *testing.T) {
 		whole(t, b)
 
 		var none *Budget
-		ctx, done := none.Begin(t.Context(), nil)
+		ctx, done := none.Begin(t.Context())
 		require.NoError(t, Take(ctx, 1<<40))
 		done()
 	})
@@ -76,7 +76,7 @@ func TestBudgetIsShared(t *testing.T) {
 		for again := true; again; {
 			again = false
 			for i := range greedy {
-				ctx, end := b.Begin(t.Context(), named(string(rune('a'+i))))
+				ctx, end := b.Begin(WithClient(t.Context(), named(string(rune('a'+i)))))
 				defer end()
 				if Take(ctx, 1<<10) == nil {
 					got[i]++
@@ -88,7 +88,7 @@ func TestBudgetIsShared(t *testing.T) {
 		for i := range greedy {
 			require.InDelta(t, fair, got[i], float64(greedy), "KiB of client %d of %d", i, greedy)
 		}
-		next, end := b.Begin(t.Context(), named("next"))
+		next, end := b.Begin(WithClient(t.Context(), named("next")))
 		require.NoError(t, Take(next, size/int64(1+share*greedy)/2), "%d clients left nothing", greedy)
 		end()
 		u := b.Usage()
@@ -103,9 +103,9 @@ func TestBudgetIsShared(t *testing.T) {
 func TestRoomGoesToThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1000, time.Minute)
-		greedy, end := b.Begin(t.Context(), named("greedy"))
+		greedy, end := b.Begin(WithClient(t.Context(), named("greedy")))
 		require.NoError(t, Take(greedy, 700))
-		other, endOther := b.Begin(t.Context(), named("other"))
+		other, endOther := b.Begin(WithClient(t.Context(), named("other")))
 		require.NoError(t, Take(other, 200))
 		var order []string
 		var mu sync.Mutex
@@ -119,7 +119,7 @@ func TestRoomGoesToThoseThatWait(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		third, endThird := b.Begin(t.Context(), named("third"))
+		third, endThird := b.Begin(WithClient(t.Context(), named("third")))
 		take(greedy, "more", 100)
 		take(third, "large", 500)
 		take(third, "small", 120)
@@ -144,13 +144,13 @@ func TestRoomGoesToThoseThatWait(t *testing.T) {
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(100, time.Minute)
-		holder, end := b.Begin(t.Context(), named("holder"))
+		holder, end := b.Begin(WithClient(t.Context(), named("holder")))
 		require.NoError(t, Take(holder, 70))
-		other, endOther := b.Begin(t.Context(), named("other"))
+		other, endOther := b.Begin(WithClient(t.Context(), named("other")))
 		require.NoError(t, Take(other, 20))
 		var waiting sync.WaitGroup
 		for range 2 * mostWaiting {
-			ctx, done := b.Begin(t.Context(), named("many"))
+			ctx, done := b.Begin(WithClient(t.Context(), named("many")))
 			waiting.Go(func() {
 				defer done()
 				_ = Take(ctx, 50)
@@ -158,7 +158,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, mostWaiting*share/(1+share), b.Usage().Waiting)
-		late, endLate := b.Begin(t.Context(), named("late"))
+		late, endLate := b.Begin(WithClient(t.Context(), named("late")))
 		waiting.Go(func() { require.NoError(t, Take(late, 30)) })
 		synctest.Wait()
 		require.Equal(t, mostWaiting*share/(1+share)+1, b.Usage().Waiting)
@@ -180,7 +180,7 @@ func TestBudgetAtOnce(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
 			for range 200 {
 				ctx, cancel := context.WithCancel(t.Context())
-				taking, end := b.Begin(ctx, named(string(rune('a'+i%5))))
+				taking, end := b.Begin(WithClient(ctx, named(string(rune('a'+i%5)))))
 				for range random.IntN(4) {
 					if n := 1 + random.Int64N(20<<10); Take(taking, n) == nil && random.IntN(2) == 0 {
 						Give(taking, n)
@@ -214,7 +214,7 @@ func TestReadAllCounts(t *testing.T) {
 		"half by half": func() io.Reader { return iotest.HalfReader(bytes.NewReader(content)) },
 	} {
 		for _, length := range []int64{-1, 20_000, 1 << 40} {
-			ctx, end := b.Begin(t.Context(), nil)
+			ctx, end := b.Begin(t.Context())
 			got, err := ReadAll(ctx, r(), length, 20_000)
 			require.NoError(t, err, name)
 			require.True(t, bytes.Equal(content, got), name)
@@ -229,7 +229,7 @@ func TestReadAllCounts(t *testing.T) {
 			whole(t, b)
 		}
 	}
-	ctx, end := b.Begin(t.Context(), nil)
+	ctx, end := b.Begin(t.Context())
 	defer end()
 	_, err := ReadAll(ctx, bytes.NewReader(make([]byte, 50_000)), -1, 1<<20)
 	require.ErrorIs(t, err, ErrNoRoom, "room for the copy is missing")
@@ -247,11 +247,11 @@ func TestForwardWithinBudget(t *testing.T) {
 		}
 		n := newForwarder(t, hosts{"a": big, "b": big, "c": big})
 		b := NewBudget(140_000, time.Second)
-		first, end := b.Begin(t.Context(), nil)
+		first, end := b.Begin(t.Context())
 		got, err := n.Forward(first, "/", nil, true)
 		require.NoError(t, err)
 		require.Len(t, got.Body, 40_000)
-		second, endSecond := b.Begin(t.Context(), nil)
+		second, endSecond := b.Begin(t.Context())
 		_, err = n.Forward(second, "/", nil, false)
 		require.ErrorIs(t, err, ErrNoRoom)
 		require.Equal(t, 2, asked)
@@ -274,7 +274,7 @@ func TestForwardGivesBackWhatLost(t *testing.T) {
 		}
 		n := newForwarder(t, hosts{"a": late, "b": answer(http.StatusOK, `"b"`), "c": late})
 		b := NewBudget(100_000, time.Second)
-		ctx, end := b.Begin(t.Context(), nil)
+		ctx, end := b.Begin(t.Context())
 		got, err := n.Forward(ctx, "/", nil, true)
 		require.NoError(t, err)
 		require.Equal(t, `"b"`, string(got.Body))

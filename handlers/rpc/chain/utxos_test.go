@@ -60,7 +60,7 @@ func TestOutputsWithinBudget(t *testing.T) {
 				args.Addresses = append(args.Addresses, ids.ShortID{byte(i + 1)}.String())
 			}
 			budget := node.NewBudget(test.room, 0)
-			ctx, done := budget.Begin(t.Context(), nil)
+			ctx, done := budget.Begin(t.Context())
 			var reply api.GetUTXOsReply
 			err := c.UTXOs(ctx, &args, &reply)
 			done()

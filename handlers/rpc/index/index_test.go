@@ -128,7 +128,7 @@ func TestRangeWithinBudget(t *testing.T) {
 	s, chain, all := record(t, 1024)
 	service := New(Options{Reader: s, Chain: chain, Heights: between(1, 1025)})
 	ask := func(budget *node.Budget, n int) (int, error) {
-		ctx, done := budget.Begin(t.Context(), nil)
+		ctx, done := budget.Begin(t.Context())
 		defer done()
 		var reply indexer.GetContainerRangeResponse
 		err := service.GetContainerRange(httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), &indexer.GetContainerRangeArgs{NumToFetch: avajson.Uint64(n)}, &reply)

@@ -43,7 +43,7 @@ func TestCallerLeavesOthersTheirAnswer(t *testing.T) {
 		ask := func(ctx context.Context, client string) <-chan error {
 			answered := make(chan error, 1)
 			go func() {
-				ctx, done := budget.Begin(ctx, func() string { return client })
+				ctx, done := budget.Begin(node.WithClient(ctx, func() string { return client }))
 				defer done()
 				_, err := c.answer(ctx, "platform.getCurrentValidators", ids.Empty, nil, struct{}{})
 				answered <- err
