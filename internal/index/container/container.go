@@ -304,19 +304,21 @@ func (c Chain) Lacks(ctx context.Context, r store.Reader, from, until uint64) (b
 	if len(rows) > 0 {
 		return true, nil
 	}
-	for _, height := range []uint64{from, 0} {
+	lacks := func(height uint64) (bool, error) {
 		one, err := c.Get(ctx, r, height)
-		switch {
-		case errors.Is(err, ErrMissing), err == nil && one.Form == Accepted:
-			continue
-		case err != nil || height > 0:
-			return err == nil, err
+		if errors.Is(err, ErrMissing) {
+			return false, nil
 		}
-		// The genesis block has no ID, so that its row shows whether the store has these rows.
-		values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.lackKey(0)})
-		if err != nil || values[0] == nil {
-			return err == nil, err
-		}
+		return err == nil && one.Form != Accepted, err
 	}
-	return false, nil
+	if first, err := lacks(from); err != nil || first {
+		return first, err
+	}
+	genesis, err := lacks(0)
+	if err != nil || !genesis {
+		return false, err
+	}
+	// The genesis block has no ID, so that its row shows whether the store has these rows.
+	values, err := r.Get(ctx, store.FamilyContainerID, []store.PK{c.lackKey(0)})
+	return err == nil && values[0] == nil, err
 }

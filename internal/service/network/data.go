@@ -57,24 +57,30 @@ func (n *Network) Data() (data.Network, bool) {
 	}
 	names := map[ids.ID]string{constants.PlatformChainID: index.PChain, g.XChainID: index.XChain, g.CChainID: index.CChain}
 	d.Progress = func(ctx context.Context, chainID ids.ID) data.Progress {
-		status := chains.LedgerStatus(names[chainID])
-		p := reply.ProgressOf(status)
-		// The time of the last block is a row. Without the row nothing is indexed yet.
-		ctx, cancel := context.WithTimeout(ctx, tipTimeout)
-		defer cancel()
-		height, now, err := record.Tip(ctx, chainID)
-		if err != nil {
-			p.CaughtUp, p.Unreadable = false, err
-			return p
-		}
-		p.Height, p.Time = height, now
-		return p
+		return progressAt(ctx, chains.LedgerStatus(names[chainID]), func(ctx context.Context) (uint64, time.Time, error) {
+			return record.Tip(ctx, chainID)
+		})
 	}
 	return d, true
 }
 
 // tipTimeout is how long a request waits for the last indexed block of a chain, before it counts as not caught up.
 const tipTimeout = 5 * time.Second
+
+// progressAt returns the progress of an index with status. tip reads the height and time of the last indexed block, which
+// are a row. Without the row nothing is indexed yet.
+func progressAt(ctx context.Context, status index.Status, tip func(context.Context) (uint64, time.Time, error)) reply.Progress {
+	p := reply.ProgressOf(status)
+	ctx, cancel := context.WithTimeout(ctx, tipTimeout)
+	defer cancel()
+	height, at, err := tip(ctx)
+	if err != nil {
+		p.CaughtUp, p.Unreadable = false, err
+		return p
+	}
+	p.Height, p.Time = height, at
+	return p
+}
 
 // Registry returns the index of validators and its progress. It returns false if there is none.
 func (n *Network) Registry() (*registry.Index, func(context.Context) data.Progress, bool) {
@@ -103,16 +109,10 @@ func registryOn(views store.Viewer, chains *primary.Network) (*registry.Index, f
 		validators = validators.On(views)
 	}
 	return validators, func(ctx context.Context) data.Progress {
-		p := reply.ProgressOf(chains.RegistryStatus())
-		ctx, cancel := context.WithTimeout(ctx, tipTimeout)
-		defer cancel()
-		head, err := validators.Head(ctx)
-		if err != nil {
-			p.CaughtUp, p.Unreadable = false, err
-			return p
-		}
-		p.Height, p.Time = head.Height, head.Time
-		return p
+		return progressAt(ctx, chains.RegistryStatus(), func(ctx context.Context) (uint64, time.Time, error) {
+			head, err := validators.Head(ctx)
+			return head.Height, head.Time, err
+		})
 	}
 }
 

@@ -660,18 +660,10 @@ func (e *evmIndex) wake() {
 
 // progress returns the progress of the index.
 func (e *evmIndex) progress(ctx context.Context, chain *evm.Index) reply.Progress {
-	status := e.status()
-	p := reply.ProgressOf(status)
-	// The time of the last block is a row. Without the row nothing is indexed yet.
-	ctx, cancel := context.WithTimeout(ctx, tipTimeout)
-	defer cancel()
-	tip, err := chain.Tip(ctx)
-	if err != nil {
-		p.CaughtUp, p.Unreadable = false, err
-		return p
-	}
-	p.Height, p.Time = tip.Number, time.Unix(int64(tip.Time), 0)
-	return p
+	return progressAt(ctx, e.status(), func(ctx context.Context) (uint64, time.Time, error) {
+		tip, err := chain.Tip(ctx)
+		return tip.Number, time.Unix(int64(tip.Time), 0), err
+	})
 }
 
 // addStatus adds the state of the chains to that of the network.
