@@ -340,7 +340,7 @@ func TestICMStreamCursors(t *testing.T) {
 
 // A stream without a cursor needs only the chains that its filter selects.
 func TestICMStreamOfSomeChains(t *testing.T) {
-	chains := make([]api.Chain, 3) // of which the last one lags
+	chains := make([]api.Chain, 3) // the last one lags
 	for i := range chains {
 		f := newFake()
 		f.progress = reply.Progress{Height: 7, CaughtUp: i < 2, Lag: 5}

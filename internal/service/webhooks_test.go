@@ -173,7 +173,7 @@ func TestNewTokens(t *testing.T) {
 	}
 }
 
-// TestContractsBeforeTheirFirstTransfer has somebody ask about a contract that follows no standard before it emits a transfer
+// TestContractsBeforeTheirFirstTransfer asks about a contract that follows no standard before it emits a transfer
 // in a block.
 func TestContractsBeforeTheirFirstTransfer(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -87,7 +87,7 @@ func TestStandbys(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrInvalid)
 }
 
-// TestOneServer has two standbys, one of which is held up. Reads of one context never go back to older rows.
+// TestOneServer has two standbys, and one of them lags. Reads of one context never go back to older rows.
 func TestOneServer(t *testing.T) {
 	primary := pgserver.Run(t)
 	s := openPostgres(t, primary.URL())

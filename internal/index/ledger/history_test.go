@@ -141,7 +141,7 @@ func (h *history) block(c ids.ID) *chain.Block {
 	return b
 }
 
-// crowd returns more addresses than each of which has a copy of what they own together.
+// crowd returns so many addresses that what they own together is stored once.
 func crowd() []ids.ShortID {
 	all := make([]ids.ShortID, 20)
 	for i := range all {

@@ -58,7 +58,7 @@ func (l *link) Get(ctx context.Context, family store.Family, keys []store.PK) ([
 	return l.Store.Get(ctx, family, keys)
 }
 
-// View waits for a view of the store, of which requests have all.
+// View waits until ctx ends, because requests have all views of the store.
 func (l *link) View(ctx context.Context) (store.View, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()

@@ -129,12 +129,18 @@ func lifeOf(asked time.Time, life time.Duration) time.Duration {
 // Contracts returns the contract at each address, nil where there is none now. It returns errors of package node and of
 // the store.
 func (b *Book) Contracts(ctx context.Context, addresses []common.Address) ([]*evm.Contract, error) {
-	found := make([]*evm.Contract, len(addresses))
-	return found, b.find(ctx, addresses, func(i int, c *contract) {
+	found, note := results(len(addresses))
+	return found, b.find(ctx, addresses, note)
+}
+
+// results returns room for n results, and a function that sets one.
+func results(n int) (found []*evm.Contract, note func(i int, c *contract)) {
+	found = make([]*evm.Contract, n)
+	return found, func(i int, c *contract) {
 		if c.exists {
 			found[i] = &c.Contract
 		}
-	})
+	}
 }
 
 // Settled is Contracts for contracts that emitted a token transfer. One that follows no standard may be a proxy that was
@@ -182,17 +188,13 @@ func (b *Book) Settled(ctx context.Context, addresses []common.Address, after ti
 
 // find calls f for the contract at each address, with its index.
 func (b *Book) find(ctx context.Context, addresses []common.Address, f func(int, *contract)) error {
-	var places []int // indexes of addresses not in memory
-	var ask []common.Address
-	for i, address := range addresses {
-		if c, ok := glance(b.contracts, address); ok {
-			f(i, &c)
-		} else {
-			places, ask = append(places, i), append(ask, address)
-		}
-	}
-	if len(ask) == 0 {
+	places := b.cached(addresses, f)
+	if len(places) == 0 {
 		return nil
+	}
+	ask := make([]common.Address, len(places))
+	for i, place := range places {
+		ask[i] = addresses[place]
 	}
 	known, err := load(ctx, b.contracts, ask, func(ctx context.Context, addresses []common.Address) (map[common.Address]contract, error) {
 		return b.loadContracts(ctx, addresses, time.Time{})
@@ -212,17 +214,20 @@ func (b *Book) find(ctx context.Context, addresses []common.Address, f func(int,
 
 // Cached does the same as Contracts from memory. ok is false unless all results are there.
 func (b *Book) Cached(addresses []common.Address) (found []*evm.Contract, ok bool) {
-	found = make([]*evm.Contract, len(addresses))
+	found, note := results(len(addresses))
+	return found, len(b.cached(addresses, note)) == 0
+}
+
+// cached calls f for the contracts that are in memory, and returns the indexes of the other addresses.
+func (b *Book) cached(addresses []common.Address, f func(int, *contract)) (missing []int) {
 	for i, address := range addresses {
-		c, ok := glance(b.contracts, address)
-		if !ok {
-			return nil, false
-		}
-		if c.exists {
-			found[i] = &c.Contract
+		if c, ok := glance(b.contracts, address); ok {
+			f(i, &c)
+		} else {
+			missing = append(missing, i)
 		}
 	}
-	return found, true
+	return missing
 }
 
 // noted is the number of reads per read that the cache records for its eviction policy. Recording costs a goroutine now
