@@ -337,6 +337,17 @@ func lost(err error) bool {
 	}
 }
 
+// renew reports whether a connection was lost, so that the call may be repeated at once. Then it closes the idle
+// connections, which were lost, too. It does not if no connection could be opened: those that are open may be good, and a
+// server that opens them slowly would get ever more requests to open others.
+func (s *Postgres) renew(err error) bool {
+	if !lost(err) || errors.As(err, new(*pgconn.ConnectError)) {
+		return false
+	}
+	s.pool.Reset()
+	return true
+}
+
 // passing reports whether the server refused a statement for a reason that may pass: serialization_failure,
 // deadlock_detected, query_canceled by its operator, insufficient_resources, and system_error.
 func passing(c string) bool {

@@ -71,7 +71,7 @@ func (s *Postgres) persist(ctx context.Context, b *Batch) error {
 			if errors.Is(err, errCommit) {
 				unsure = err
 			}
-			s.pool.Reset()
+			s.renew(err)
 		default:
 			return s.wrap(ctx, err)
 		}

@@ -3,9 +3,12 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,6 +41,7 @@ func TestPostgresFaults(t *testing.T) {
 		{"other format", testOtherFormat},
 		{"killed", testWriterKilled},
 		{"connections ended by the server", testConnectionsEnded},
+		{"no new connections", testRefused},
 		{"a statement cancelled on the server", testCancelled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -111,8 +115,15 @@ type gate struct {
 	// has answered, of which the client then learns nothing.
 	cut  atomic.Int32
 	cuts atomic.Int32
-	wg   sync.WaitGroup
+	// refuse closes new connections at once, and refused counts them
+	refuse  atomic.Bool
+	refused atomic.Int32
+
+	wg sync.WaitGroup
 }
+
+// cancelRequest is the code of such a message, from the server's documentation of the protocol ("CancelRequest").
+const cancelRequest = 80877102
 
 func newGate(t *testing.T, to string) *gate {
 	t.Helper()
@@ -137,6 +148,14 @@ func newGate(t *testing.T, to string) *gate {
 
 func (g *gate) pass(client net.Conn) {
 	defer client.Close()
+	if g.refuse.Load() {
+		// The library asks a server that refuses it to cancel what it does, on a connection of its own.
+		begin := make([]byte, 8)
+		if _, err := io.ReadFull(client, begin); err == nil && binary.BigEndian.Uint32(begin[4:]) != cancelRequest {
+			g.refused.Add(1)
+		}
+		return
+	}
 	server, err := net.Dial("tcp", g.to)
 	if err != nil {
 		return
@@ -427,6 +446,29 @@ func testConnectionsEnded(t *testing.T, server *pgserver.Server, place string) {
 	require.Eventually(t, gone("long"), limit, tick)
 	_, err = view.Get(t.Context(), store.FamilyMeta, []store.PK{{}})
 	require.ErrorIs(t, err, store.ErrUnavailable)
+}
+
+// testRefused lets a server accept no new connections. A read asks for one once, and open ones are still used.
+func testRefused(t *testing.T, server *pgserver.Server, place string) {
+	u, err := url.Parse(place)
+	require.NoError(t, err)
+	g := newGate(t, server.Address())
+	u.Host = g.Addr().String()
+	s := openPostgres(t, u.String())
+	defer s.Close()
+	view, err := s.View(t.Context()) // has the one connection
+	require.NoError(t, err)
+	g.refuse.Store(true)
+	for i, call := range []func() error{
+		func() error { _, err := s.Get(t.Context(), store.FamilyMeta, []store.PK{{}}); return err },
+		func() error { _, err := s.View(t.Context()); return err },
+	} {
+		require.ErrorIs(t, call(), store.ErrUnavailable)
+		require.EqualValues(t, i+1, g.refused.Load())
+	}
+	require.ErrorIs(t, s.Commit(t.Context(), crashBatch(0)), store.ErrUnavailable)
+	require.NoError(t, view.Close())
+	require.NoError(t, s.Commit(t.Context(), crashBatch(0)), "the open connection is used")
 }
 
 // testCancelled cancels a read on the server, as its operator may. The reader may try again.

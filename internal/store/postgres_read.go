@@ -33,10 +33,9 @@ func (s *Postgres) query(ctx context.Context, sql string, args []any, row func([
 				return row(values)
 			})
 		}()
-		if err == nil || begun || ctx.Err() != nil || !lost(err) {
+		if err == nil || begun || ctx.Err() != nil || !s.renew(err) {
 			break
 		}
-		s.pool.Reset() // the other idle connections are lost, too
 	}
 	return s.wrap(ctx, err)
 }
@@ -287,10 +286,9 @@ func (s *Postgres) view(ctx context.Context, queries []Query, found [][]Row) (Vi
 	}
 	v := &postgresView{store: s, turn: make(chan struct{}, 1)}
 	for range readAttempts {
-		if v.conn, v.tx, err = s.snapshot(ctx, queries, found); err == nil || ctx.Err() != nil || !lost(err) {
+		if v.conn, v.tx, err = s.snapshot(ctx, queries, found); err == nil || ctx.Err() != nil || !s.renew(err) {
 			break
 		}
-		s.pool.Reset()
 	}
 	if err != nil {
 		<-s.slots

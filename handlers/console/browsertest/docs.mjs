@@ -3,19 +3,22 @@
 // executed with its examples.
 import { chromium } from "playwright-core";
 
+const PATIENCE = 120_000;
+
 let input = "";
 for await (const chunk of process.stdin) input += chunk;
 const { page: url, chromium: executablePath, shots } = JSON.parse(input);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"] });
 try {
   const page = await browser.newPage({ colorScheme: "dark" });
+  page.setDefaultTimeout(PATIENCE);
   const wrong = [];
   page.on("pageerror", (e) => wrong.push(`exception: ${e.message}`));
   await page.goto(url);
   await page.locator(".opblock").first().waitFor();
   const dark = await page.evaluate(() => document.documentElement.classList.contains("dark-mode"));
 
-  const statuses = await page.evaluate(async () => {
+  const statuses = await page.evaluate(async (patience) => {
     const spec = window.ui.specSelectors.specJson().toJS();
     const results = {};
     for (const [path, item] of Object.entries(spec.paths)) {
@@ -37,12 +40,12 @@ try {
           stop.abort();
           if (!text.includes("INDEX_CATCHING_UP")) break;
           await new Promise((done) => setTimeout(done, 500));
-        } while (performance.now() < 120_000);
+        } while (performance.now() < patience);
         results[`${method} ${path}`] = `${response.status} ${text}`.trim();
       }
     }
     return results;
-  });
+  }, PATIENCE);
 
   // One operation is opened by its link, executed by hand, and still open after the page is loaded again.
   const operation = "#/EVM/listLatestTransactions";
@@ -60,6 +63,7 @@ try {
   for (const colorScheme of ["light", "dark"]) {
     for (const [on, viewport] of [["desk", { width: 1280, height: 900 }], ["phone", { width: 390, height: 844 }]]) {
       const context = await browser.newContext({ colorScheme, viewport });
+      context.setDefaultTimeout(PATIENCE);
       const view = await context.newPage();
       await view.goto(`${url}${operation}`);
       await view.locator(".opblock.is-open").waitFor();
