@@ -61,16 +61,14 @@ try {
   // In both themes, on a desk and a phone, the operation open that was executed.
   const beyond = {};
   for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.reload();
+    await open.waitFor();
     for (const [on, viewport] of [["desk", { width: 1280, height: 900 }], ["phone", { width: 390, height: 844 }]]) {
-      const context = await browser.newContext({ colorScheme, viewport });
-      context.setDefaultTimeout(PATIENCE);
-      const view = await context.newPage();
-      await view.goto(`${url}${operation}`);
-      await view.locator(".opblock.is-open").waitFor();
-      const { all, seen } = await view.evaluate(() => ({ all: document.documentElement.scrollWidth, seen: document.documentElement.clientWidth }));
+      await page.setViewportSize(viewport);
+      const { all, seen } = await page.evaluate(() => ({ all: document.documentElement.scrollWidth, seen: document.documentElement.clientWidth }));
       if (all > seen) beyond[`${colorScheme} ${on}`] = all;
-      if (shots) await view.screenshot({ path: `${shots}/reference-${colorScheme}-${on}.png` });
-      await context.close();
+      if (shots) await page.screenshot({ path: `${shots}/reference-${colorScheme}-${on}.png` });
     }
   }
   process.stdout.write(JSON.stringify({ dark, statuses, opened, tabs, console, wrong, beyond }));
