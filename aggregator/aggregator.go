@@ -448,7 +448,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		request: avap2p.PrefixMessage(avap2p.ProtocolPrefix(acp118.HandlerID), request),
 		start:   time.Now(),
 		inbox:   inbox{signal: make(chan struct{}, 1)},
-		built:   make(map[uint64]*Result),
+		built:   make(map[goal]*Result),
 		// A round that ends sooner reports nothing.
 		reported: reported{checkAt: ProgressInterval},
 	}

@@ -37,6 +37,7 @@ type Archive struct {
 	log                  *slog.Logger
 	dropped              atomic.Uint64
 	droppedFailures      atomic.Uint64
+	silent               atomic.Int64       // until when nothing is read, in Unix milliseconds
 	closing              chan struct{}      // closed by Close
 	end                  context.CancelFunc // of all writes
 	done                 chan struct{}      // closed when everything but failures is written
@@ -76,6 +77,9 @@ const (
 	// readTimeout bounds a read of the archive. A request must not wait for a store that does not answer: validators sign
 	// in about that time.
 	readTimeout = 250 * time.Millisecond
+	// readPause is how long the archive is not read after a read that the store did not answer in time. Each of them
+	// costs a connection to a server that has too much to do already.
+	readPause = 2 * time.Second
 	// closeTimeout bounds how long Close waits for the store.
 	closeTimeout = 10 * time.Second
 )
@@ -198,7 +202,7 @@ func (a *Archive) write(ctx context.Context) {
 			if len(entries) == 0 {
 				continue
 			}
-			if err := family.Put(ctx, entries...); err != nil {
+			if err := a.insist(func() error { return family.Put(ctx, entries...) }); err != nil {
 				a.dropped.Add(uint64(len(entries)))
 				a.log.Error("the archive could not be written; signed messages will not survive a restart", slog.Any("error", err))
 			}
@@ -276,13 +280,29 @@ func (a *Archive) putMessage(id finishedID, r *Result) {
 // errArchived reports a row of the archive that differs from what was written.
 var errArchived = errors.New("row of the archive cannot be read")
 
+// read calls f with a timeout, or not at all shortly after the store did not answer.
+func (a *Archive) read(ctx context.Context, f func(context.Context) error) error {
+	if time.Now().UnixMilli() < a.silent.Load() {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := f(limited)
+	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable)) {
+		a.silent.Store(time.Now().Add(readPause).UnixMilli())
+	}
+	return err
+}
+
 // message returns a finished message, nil if there is none. It verifies the message again, because
 // the store may have changed it.
 func (a *Archive) message(ctx context.Context, id finishedID, msg *warp.UnsignedMessage, signers *validators.Set) (*Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	values, err := a.messages.Get(ctx, messageKey(id))
-	if err != nil || values[0] == nil {
+	var values [][]byte
+	err := a.read(ctx, func(ctx context.Context) (err error) {
+		values, err = a.messages.Get(ctx, messageKey(id))
+		return err
+	})
+	if err != nil || values == nil || values[0] == nil {
 		return nil, err
 	}
 	signature, _, ok := parseMessage(values[0])
@@ -345,10 +365,11 @@ const maxArchivedPieces = 128
 
 // eachSignature calls f with the verified signatures of a message, by public key.
 func (a *Archive) eachSignature(ctx context.Context, message ids.ID, f func(key publicKey, signature [bls.SignatureLen]byte)) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	rows, err := a.signatures.Scan(ctx, message[:], nil, nil, store.Ascending, maxArchivedPieces)
-	if err != nil {
+	var rows []store.Row
+	if err := a.read(ctx, func(ctx context.Context) (err error) {
+		rows, err = a.signatures.Scan(ctx, message[:], nil, nil, store.Ascending, maxArchivedPieces)
+		return err
+	}); err != nil {
 		return err
 	}
 	for _, row := range rows {

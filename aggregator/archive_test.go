@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,6 +178,57 @@ func TestBrokenStoreDoesNotStopSigning(t *testing.T) {
 			requireValid(t, n, r, 67)
 			settle()
 			require.NotZero(t, a.archive.dropped.Load())
+		})
+	})
+}
+
+// unavailableStore is a store whose server does not answer for a while.
+type unavailableStore struct {
+	store.Store
+	down  atomic.Bool
+	reads atomic.Int32 // that failed
+}
+
+func (s *unavailableStore) Commit(ctx context.Context, b *store.Batch) error {
+	if s.down.Load() {
+		return store.ErrUnavailable
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+func (s *unavailableStore) Get(ctx context.Context, family store.Family, keys []store.PK) ([][]byte, error) {
+	if family == store.FamilyMessage && s.down.Load() {
+		s.reads.Add(1)
+		return nil, store.ErrUnavailable
+	}
+	return s.Store.Get(ctx, family, keys)
+}
+
+// What was signed while the store's server was away is written once it is back, and meanwhile it is not asked by each
+// request.
+func TestArchiveOutlastsItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+		s := &unavailableStore{Store: store.NewMemory()}
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			s.down.Store(true)
+			for i := range 10 {
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, string(rune('a'+i)))})
+				require.NoError(t, err)
+			}
+			require.EqualValues(t, 1, s.reads.Load())
+			time.Sleep(time.Minute)
+			s.down.Store(false)
+			time.Sleep(2 * writePause)
+			require.Zero(t, a.archive.dropped.Load())
+		})
+		asked := n.requests
+		restarted(t, n, s, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			for i := range 10 {
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, string(rune('a'+i)))})
+				require.NoError(t, err)
+			}
+			require.Equal(t, asked, n.requests)
 		})
 	})
 }

@@ -632,7 +632,7 @@ func (r *round) settle(now time.Duration) (action, bool) {
 			continue
 		}
 		if have >= c.need {
-			return action{kind: actFinish, waiter: c, target: c.need}, true
+			return r.short(c), true
 		}
 		if possible >= c.need {
 			continue // the buffer is out of reach, the quorum is not
@@ -648,6 +648,15 @@ func (r *round) settle(now time.Duration) (action, bool) {
 		return action{kind: actFail, waiter: c, code: code}, true
 	}
 	return action{}, false
+}
+
+// short returns the action for a waiter whose quorum is met and whose buffer is out of reach: a message with all of the
+// signatures at hand, as a part of the buffer also lets validators leave the set.
+func (r *round) short(c *waiter) action {
+	if r.untested > 0 {
+		return action{kind: actVerify, members: r.untestedMembers()}
+	}
+	return action{kind: actFinish, waiter: c, target: min(r.have(), c.want)}
 }
 
 // decisive reports whether the untrusted signatures at hand, if they are valid, meet c's quorum

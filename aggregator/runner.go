@@ -32,8 +32,8 @@ type runner struct {
 
 	// Owned by the goroutine of run.
 	round *round
-	awake bool               // counted in agg.awake; set before run
-	built map[uint64]*Result // finished messages by target weight
+	awake bool             // counted in agg.awake; set before run
+	built map[goal]*Result // finished messages
 	// filed and filedResult are the latest arguments of file.
 	filed       finishedID
 	filedResult *Result
@@ -43,6 +43,9 @@ type runner struct {
 	// cachedWeight is the verified weight at the last call of cacheVerified.
 	cachedWeight uint64
 }
+
+// goal is the weight that a message reaches, for a waiter that needs a weight.
+type goal struct{ weight, need uint64 }
 
 // reported is the latest report of progress.
 type reported struct {
@@ -211,7 +214,8 @@ func (f *runner) judge(members, bad []int) {
 // finish builds the message for a waiter. If the message is invalid, finish removes the invalid
 // signatures; the round then goes on.
 func (f *runner) finish(a action) {
-	result, ok := f.built[a.target]
+	what := goal{weight: a.target, need: a.waiter.need}
+	result, ok := f.built[what]
 	if !ok {
 		members, weight := f.round.signers(a.target)
 		_, signatures := f.round.signaturesOf(members)
@@ -241,10 +245,10 @@ func (f *runner) finish(a action) {
 			Signers:         len(members),
 			Weight:          weight,
 			TotalWeight:     f.round.set.TotalWeight,
-			Account:         f.round.account(a.target),
+			Account:         f.round.account(a.waiter.need),
 			made:            time.Now(),
 		}
-		f.built[a.target] = result
+		f.built[what] = result
 	}
 	f.file(a.waiter, result)
 	f.answer(a.waiter, outcome{result: result})
@@ -273,14 +277,14 @@ func (f *runner) file(c *waiter, result *Result) {
 // missing. Otherwise it returns false.
 func (f *runner) serveLate(c *waiter) bool {
 	for slices.Contains(f.round.waiters, c) {
-		if f.round.have() < c.need {
-			if !f.round.decisive(c) {
-				return false
-			}
-			f.verify(f.round.untestedMembers())
-			continue
+		if f.round.have() < c.need && !f.round.decisive(c) {
+			return false
 		}
-		f.finish(action{kind: actFinish, waiter: c, target: c.need})
+		if a := f.round.short(c); a.kind == actVerify {
+			f.verify(a.members)
+		} else {
+			f.finish(a)
+		}
 	}
 	return true
 }

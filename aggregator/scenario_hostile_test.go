@@ -586,6 +586,38 @@ func TestScenario_7_2_18_BufferIsBestEffort(t *testing.T) {
 	})
 }
 
+// A part of the buffer is better than none, whichever way the rest is known to be missing.
+func TestMessageShortOfItsBufferHasAllSignatures(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		do     []behave // of the last three validators
+		wait   time.Duration
+		weight uint64
+	}{
+		{"refused", []behave{honest(0), refuse(-2, "unregistered", 0), refuse(-2, "unregistered", 0)}, time.Minute, 80},
+		{"silent", []behave{honest(0), mute, mute}, time.Minute, 80},
+		{"the deadline is near", []behave{honest(0), mute, mute}, 100 * time.Millisecond, 80},
+		{"forged", []behave{forge, mute, mute}, time.Minute, 70},
+		{"forged, the deadline is near", []behave{forge, mute, mute}, 100 * time.Millisecond, 70},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := newFakeNetwork(t, 60, 10, 10, 10, 10)
+			for i, do := range test.do {
+				n.validators[2+i].do = do
+			}
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				ctx, cancel := context.WithTimeout(ctx, test.wait)
+				defer cancel()
+				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: 67, QuorumPercentageBuffer: 20})
+				require.NoError(t, err)
+				require.Equal(t, test.weight, r.Weight)
+				require.EqualValues(t, 67, r.Account.TargetWeight)
+				requireValid(t, n, r, test.weight)
+			})
+		})
+	}
+}
+
 func TestScenario_7_2_19_SetChangesBetweenGatherAndReturn(t *testing.T) {
 	for _, test := range []struct {
 		name   string

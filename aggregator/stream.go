@@ -227,20 +227,25 @@ func gapEntry(missed uint64) store.LogEntry {
 	return store.LogEntry{V: streamRow([5]uint64{0: uint64(time.Now().UnixMilli()), 4: missed})}
 }
 
-// appendPause is the time between two attempts to write a log.
-const appendPause = time.Second
+// writePause is the time between two attempts to write.
+const writePause = time.Second
 
-// append appends to a log. It tries again while the store is unavailable, until the archive is closed.
+// append appends to a log; see insist.
 func (a *Archive) append(ctx context.Context, rows *store.Log, entries []store.LogEntry) error {
+	return a.insist(func() error { return rows.Append(ctx, entries...) })
+}
+
+// insist calls write. It tries again while the store is unavailable, until the archive is closed.
+func (a *Archive) insist(write func() error) error {
 	for {
-		err := rows.Append(ctx, entries...)
+		err := write()
 		if !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}
 		select {
 		case <-a.closing:
 			return err
-		case <-time.After(appendPause):
+		case <-time.After(writePause):
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestStreamOfBrokenStore(t *testing.T) {
 					sign("two")
 					sign("three")
 					s.broken.Store(nil)
-					time.Sleep(2 * appendPause)
+					time.Sleep(2 * writePause)
 					sign("four")
 				})
 				events := streamOf(t, s, ArchiveOptions{})
