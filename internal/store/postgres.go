@@ -47,6 +47,8 @@ const (
 	// restTime is the idle time after which a connection is checked before use, which costs a round trip. If a
 	// connection was lost earlier, the failing read is repeated.
 	restTime = 30 * time.Second
+	// renewTime is the time within which lost connections are lost for one reason.
+	renewTime = time.Second
 	// endTime is the timeout for ending a transaction whose caller has gone.
 	endTime = 30 * time.Second
 )
@@ -115,6 +117,9 @@ type Postgres struct {
 
 	commits, rows, replaced atomic.Uint64
 	exchanges               atomic.Uint64 // reads sent to the server
+
+	ending  time.Duration // endTime, except in tests
+	renewed atomic.Int64  // when all connections were last taken for lost, in Unix milliseconds
 }
 
 var _ Store = (*Postgres)(nil)
@@ -157,6 +162,8 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	if config.ConnConfig.ConnectTimeout == 0 || config.ConnConfig.ConnectTimeout > time.Minute {
 		config.ConnConfig.ConnectTimeout = connectTime
 	}
+	limit := &dials{}
+	config.ConnConfig.DialFunc, config.ConnConfig.Tracer, config.BeforeConnect = newDialer().DialContext, limit, limit.allow
 	config.PingTimeout, config.AfterConnect = connectTime, register
 	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > restTime }
 	config.ConnConfig.StatementCacheCapacity = 8 * len(Families())
@@ -167,7 +174,7 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	c := config.ConnConfig
 	s := &Postgres{
 		pool: pool, log: options.Log, at: fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database),
-		viewAge: options.ViewAge, slots: make(chan struct{}, max(1, options.Connections*3/4)), views: make(map[*postgresView]struct{}),
+		ending: endTime, viewAge: options.ViewAge, slots: make(chan struct{}, max(1, options.Connections*3/4)), views: make(map[*postgresView]struct{}),
 	}
 	for _, family := range Families() {
 		of := statementsOf(family)
@@ -338,13 +345,16 @@ func lost(err error) bool {
 }
 
 // renew reports whether a connection was lost, so that the call may be repeated at once. Then it closes the idle
-// connections, which were lost, too. It does not if no connection could be opened: those that are open may be good, and a
-// server that opens them slowly would get ever more requests to open others.
-func (s *Postgres) renew(err error) bool {
-	if !lost(err) || errors.As(err, new(*pgconn.ConnectError)) {
+// connections, which were lost, too. It does not if no connection could be opened: those that are open may be good.
+func (s *Postgres) renew(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || !lost(err) || errors.As(err, new(*pgconn.ConnectError)) {
 		return false
 	}
-	s.pool.Reset()
+	// Calls that lose their connections at the same time must not close what others have opened since.
+	now := time.Now().UnixMilli()
+	if last := s.renewed.Load(); now-last >= renewTime.Milliseconds() && s.renewed.CompareAndSwap(last, now) {
+		s.pool.Reset()
+	}
 	return true
 }
 

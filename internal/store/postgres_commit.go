@@ -67,11 +67,13 @@ func (s *Postgres) persist(ctx context.Context, b *Batch) error {
 			attempt-- // not a failure of the server; happens at most once per family
 			continue
 		case c == "40001", c == "40P01": // serialization_failure, deadlock_detected
+		case errors.Is(err, errCommit) && pgconn.Timeout(err):
+			return fmt.Errorf("%w: unknown whether a batch was written: %w", ErrUnavailable, err)
 		case lost(err):
 			if errors.Is(err, errCommit) {
 				unsure = err
 			}
-			s.renew(err)
+			s.renew(ctx, err)
 		default:
 			return s.wrap(ctx, err)
 		}
@@ -122,7 +124,7 @@ func (s *Postgres) write(ctx context.Context, b *Batch, there *[256]bool) error 
 	defer conn.Release() // which closes it if the transaction has not ended
 	w := &writer{store: s, conn: conn, there: there}
 	err = w.write(ctx, b)
-	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), s.ending)
 	defer stop()
 	if err != nil {
 		if w.tx != nil {

@@ -32,6 +32,7 @@ func TestPostgresFaults(t *testing.T) {
 	}{
 		{"restart", testRestart},
 		{"commit without an answer", testLostCommit},
+		{"commit that takes too long", testSlowCommit},
 		{"rows that were to be new", testNotNew},
 		{"rows of a large batch", testLargeBatch},
 		{"opened by many", testManyOpen},
@@ -112,7 +113,7 @@ type gate struct {
 	net.Listener
 	to string
 	// cut cuts a connection when it commits: 1 before the server learns it, 2 after it
-	// has answered, of which the client then learns nothing.
+	// has answered, of which the client then learns nothing. 3 does not cut it, and passes nothing on any more.
 	cut  atomic.Int32
 	cuts atomic.Int32
 	// refuse closes new connections at once, and refused counts them
@@ -192,6 +193,11 @@ func (g *gate) pass(client net.Conn) {
 			g.cuts.Add(1)
 			break
 		}
+		if cut == 3 {
+			g.cuts.Add(1)
+			_, _ = io.Copy(io.Discard, client)
+			break
+		}
 		silent.Store(cut == 2)
 		if _, err := server.Write(buf[:n]); err != nil {
 			break
@@ -237,6 +243,22 @@ func testLostCommit(t *testing.T, server *pgserver.Server, place string) {
 	require.NoError(t, err)
 	require.Equal(t, "v", string(values[0]))
 	require.Equal(t, int32(3), g.cuts.Load(), "connections cut")
+}
+
+// testSlowCommit lets a server not answer to a commit: whether the batch was written is unknown, and the call may be
+// repeated.
+func testSlowCommit(t *testing.T, server *pgserver.Server, place string) {
+	u, err := url.Parse(place)
+	require.NoError(t, err)
+	g := newGate(t, server.Address())
+	u.Host = g.Addr().String()
+	s := openPostgres(t, u.String())
+	defer s.Close()
+	store.SetEnding(s, 100*time.Millisecond)
+	g.cut.Store(3)
+	require.ErrorIs(t, s.Commit(t.Context(), crashBatch(0)), store.ErrUnavailable)
+	require.EqualValues(t, 1, g.cuts.Load())
+	require.NoError(t, s.Commit(t.Context(), crashBatch(0)))
 }
 
 // testNotNew adds rows some of which are there, few and many.
@@ -459,16 +481,22 @@ func testRefused(t *testing.T, server *pgserver.Server, place string) {
 	view, err := s.View(t.Context()) // has the one connection
 	require.NoError(t, err)
 	g.refuse.Store(true)
-	for i, call := range []func() error{
-		func() error { _, err := s.Get(t.Context(), store.FamilyMeta, []store.PK{{}}); return err },
-		func() error { _, err := s.View(t.Context()); return err },
-	} {
-		require.ErrorIs(t, call(), store.ErrUnavailable)
-		require.EqualValues(t, i+1, g.refused.Load())
+	began := time.Now()
+	for range 100 {
+		_, err := s.Get(t.Context(), store.FamilyMeta, []store.PK{{}})
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		_, err = s.View(t.Context())
+		require.ErrorIs(t, err, store.ErrUnavailable)
 	}
+	require.LessOrEqual(t, time.Duration(g.refused.Load()-1)*100*time.Millisecond, time.Since(began), "one in 100 ms")
 	require.ErrorIs(t, s.Commit(t.Context(), crashBatch(0)), store.ErrUnavailable)
 	require.NoError(t, view.Close())
 	require.NoError(t, s.Commit(t.Context(), crashBatch(0)), "the open connection is used")
+	view, err = s.View(t.Context())
+	require.NoError(t, err)
+	g.refuse.Store(false)
+	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, view.Close())
 }
 
 // testCancelled cancels a read on the server, as its operator may. The reader may try again.

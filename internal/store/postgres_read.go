@@ -33,7 +33,7 @@ func (s *Postgres) query(ctx context.Context, sql string, args []any, row func([
 				return row(values)
 			})
 		}()
-		if err == nil || begun || ctx.Err() != nil || !s.renew(err) {
+		if err == nil || begun || !s.renew(ctx, err) {
 			break
 		}
 	}
@@ -286,7 +286,7 @@ func (s *Postgres) view(ctx context.Context, queries []Query, found [][]Row) (Vi
 	}
 	v := &postgresView{store: s, turn: make(chan struct{}, 1)}
 	for range readAttempts {
-		if v.conn, v.tx, err = s.snapshot(ctx, queries, found); err == nil || ctx.Err() != nil || !s.renew(err) {
+		if v.conn, v.tx, err = s.snapshot(ctx, queries, found); err == nil || !s.renew(ctx, err) {
 			break
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -277,16 +278,20 @@ func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time,
 	ticker := time.NewTicker(l.beat)
 	defer ticker.Stop()
 	ours := l.timeout - l.beat // one beat before others take the lease
-	limit := time.NewTimer(time.Until(alive.Add(ours)))
+	var failure atomic.Pointer[error]
+	// Not in the loop below: ending a transaction may take longer than the lease.
+	limit := time.AfterFunc(time.Until(alive.Add(ours)), func() {
+		cause := fmt.Errorf("%w: the store has not answered for %s", errLost, ours)
+		if err := failure.Load(); err != nil {
+			cause = fmt.Errorf("%w: %w", cause, *err)
+		}
+		end(cause)
+	})
 	defer limit.Stop()
 	next, tried := t, time.Time{}
-	var err error
 	for {
 		select {
 		case <-ctx.Done():
-			return t
-		case <-limit.C:
-			end(fmt.Errorf("%w: the store has not answered for %s: %w", errLost, time.Since(alive).Round(time.Millisecond), err))
 			return t
 		case <-ticker.C:
 		}
@@ -295,7 +300,9 @@ func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time,
 			tried = time.Now()
 		}
 		left, cancel := context.WithDeadline(ctx, alive.Add(ours))
-		if err = l.write(left, name, t.at, next); err != nil {
+		err := l.write(left, name, t.at, next)
+		if err != nil {
+			failure.Store(&err)
 			// A call of ours that seemed to fail may have moved it.
 			now, readErr := l.read(left, name)
 			switch {
@@ -307,8 +314,9 @@ func (l *Leases) keep(ctx context.Context, name string, t term, alive time.Time,
 			}
 		}
 		cancel()
-		if err == nil {
+		if err == nil && limit.Stop() {
 			t, alive = next, tried
+			failure.Store(nil)
 			limit.Reset(time.Until(alive.Add(ours)))
 		}
 	}
