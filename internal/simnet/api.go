@@ -222,7 +222,8 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 	return nil, unknownMethod(method)
 }
 
-// at returns the state at a height; the sentinel stands for the proposed height.
+// at returns the state at a height; the sentinel stands for the proposed height. Its error ends that of a node
+// (avalanchego, vms/platformvm/validators/manager.go).
 func (n *Network) at(height platformapi.Height) (state, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -231,7 +232,7 @@ func (n *Network) at(height platformapi.Height) (state, error) {
 		return n.stateAt(tip), nil
 	}
 	if uint64(height) > tip {
-		return nil, fmt.Errorf("failed to get validator set at %d: unfinalized height %d exceeds the last accepted height %d", uint64(height), uint64(height), tip)
+		return nil, fmt.Errorf("current P-chain height (%d) < requested P-Chain height (%d)", tip, uint64(height))
 	}
 	return n.stateAt(uint64(height)), nil
 }
@@ -270,7 +271,8 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 		}
 		s, err := n.at(args.Height)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("failed to get validator set at %d: failed to fetch validator set at unfinalized height with SubnetID = %s: %w",
+				uint64(args.Height), args.SubnetID, err)
 		}
 		return &platformvm.GetValidatorsAtReply{Validators: n.outputs(s[args.SubnetID])}, nil
 	case "platform.getAllValidatorsAt":
@@ -280,7 +282,7 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 		}
 		s, err := n.at(args.Height)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("failed to get validator sets at %d: failed to fetch validator set at unfinalized height: %w", uint64(args.Height), err)
 		}
 		reply := platformvm.GetAllValidatorsAtReply{ValidatorSets: make(map[ids.ID]snow.WarpSet)}
 		for subnetID, members := range s {

@@ -123,7 +123,10 @@ func TestNodeAPI(t *testing.T) {
 	_, err = p.GetSubnet(ctx, ids.ID{1})
 	require.Error(t, err)
 	_, err = p.GetValidatorsAt(ctx, constants.PrimaryNetworkID, 2)
-	require.ErrorContains(t, err, "exceeds")
+	require.ErrorContains(t, err, "failed to get validator set at 2: failed to fetch validator set at unfinalized height with SubnetID = "+
+		constants.PrimaryNetworkID.String()+": current P-chain height (1) < requested P-Chain height (2)")
+	_, err = p.GetAllValidatorsAt(ctx, 2)
+	require.ErrorContains(t, err, "failed to get validator sets at 2: failed to fetch validator set at unfinalized height: current P-chain height (1) < requested P-Chain height (2)")
 
 	proposed := proposervm.NewJSONRPCClient(n.NodeURL(), "P")
 	first, err := proposed.GetCurrentEpoch(ctx)

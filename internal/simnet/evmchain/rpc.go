@@ -437,6 +437,48 @@ func oneOrMore(raw json.RawMessage) (all []string, err error) {
 	return all, nil
 }
 
+// logRange returns the blocks that the arguments of eth_getLogs name, with the errors of a node
+// (avalanchego, graft/coreth/eth/filters).
+func (n *Node) logRange(from, to string, f *Faults) (first, last uint64, err error) {
+	fail := func(format string, args ...any) (uint64, uint64, error) {
+		return 0, 0, &rpcError{code: -32000, message: fmt.Sprintf(format, args...)}
+	}
+	tip := n.tip(f)
+	var firstNamed, lastNamed bool // by number, not by a tag
+	if first, firstNamed, err = logBound(from, tip); err != nil {
+		return 0, 0, err
+	}
+	if last, lastNamed, err = logBound(to, tip); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case firstNamed && lastNamed && last > 0 && first > last:
+		return fail("invalid block range params")
+	case first > tip:
+		return fail("requested from block %d after last accepted block %d", first, tip)
+	case last > tip:
+		return fail("requested to block %d after last accepted block %d", last, tip)
+	case first > last:
+		return fail("begin block %d is greater than end block %d", first, last)
+	}
+	return first, last, nil
+}
+
+// logBound returns the number of the block that a bound of eth_getLogs names, and whether it names the number. Without a
+// bound it is the tip.
+func logBound(text string, tip uint64) (number uint64, named bool, err error) {
+	switch text {
+	case "", "latest", "accepted", "finalized", "safe", "pending":
+		return tip, false, nil
+	case "earliest":
+		return 0, true, nil
+	}
+	if number, err = hexutil.DecodeUint64(text); err != nil {
+		return 0, false, invalid(0, err.Error())
+	}
+	return number, true, nil
+}
+
 func (n *Node) appendLogs(to []byte, r *request, f *Faults) ([]byte, error) {
 	var args struct {
 		FromBlock, ToBlock string
@@ -462,26 +504,14 @@ func (n *Node) appendLogs(to []byte, r *request, f *Faults) ([]byte, error) {
 		}
 		wanted.topics = append(wanted.topics, topics)
 	}
-	first, last := n.tip(f), n.tip(f)
+	var first, last uint64
 	if args.BlockHash != nil {
 		if first, err = n.blockOfHash(*args.BlockHash, f); err != nil {
 			return to, &rpcError{code: -32000, message: "unknown block"}
 		}
 		last = first
-	} else {
-		if args.FromBlock != "" {
-			if first, err = n.blockOfNumber(args.FromBlock, 0, f); err != nil {
-				return to, err
-			}
-		}
-		if args.ToBlock != "" {
-			if last, err = n.blockOfNumber(args.ToBlock, 0, f); errors.Is(err, errUnfinalized) {
-				end, _ := hexutil.DecodeUint64(args.ToBlock) // blockOfNumber has parsed it
-				return to, &rpcError{code: -32000, message: fmt.Sprintf("requested to block %d after last accepted block %d", end, n.tip(f))}
-			} else if err != nil {
-				return to, err
-			}
-		}
+	} else if first, last, err = n.logRange(args.FromBlock, args.ToBlock, f); err != nil {
+		return to, err
 	}
 	out := to
 	out = append(out, '[')
