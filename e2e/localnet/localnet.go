@@ -7,7 +7,9 @@ package localnet
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -193,18 +195,57 @@ func newNode(i int, ports []int) *Node {
 // build.
 var (
 	buildNode   = sync.OnceValues(func() (string, error) { return build("avalanchego-"+version, module+"/main") })
-	buildPlugin = sync.OnceValues(func() (string, error) { return build("subnet-evm-"+version, "quorate/e2e/subnetevm") })
+	buildPlugin = sync.OnceValues(func() (string, error) {
+		root, err := moduleDir()
+		if err != nil {
+			return "", err
+		}
+		// The program also depends on its own code and on the versions of its dependencies.
+		digest, err := contentDigest(filepath.Join(root, "go.mod"), filepath.Join(root, "subnetevm", "*.go"))
+		if err != nil {
+			return "", err
+		}
+		return build("subnet-evm-"+version+"-"+digest, "quorate/e2e/subnetevm")
+	})
 )
+
+// moduleDir returns the folder of this module.
+func moduleDir() (string, error) {
+	file, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module's folder: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(file))), nil
+}
+
+// contentDigest returns a digest of the names and contents of the files that match the patterns.
+func contentDigest(patterns ...string) (string, error) {
+	digest := sha256.New()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		for _, file := range files { // sorted
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(digest, "%s %d\n%s", filepath.Base(file), len(content), content)
+		}
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:6]), nil
+}
 
 // build builds a package into the cache folder, unless the program is there.
 func build(name, pkg string) (string, error) {
 	cache := os.Getenv("E2E_CACHE")
 	if cache == "" {
-		root, err := exec.Command("go", "env", "GOMOD").Output()
+		root, err := moduleDir()
 		if err != nil {
 			return "", fmt.Errorf("finding the module's folder: %w", err)
 		}
-		cache = filepath.Join(filepath.Dir(filepath.Dir(strings.TrimSpace(string(root)))), ".cache")
+		cache = filepath.Join(filepath.Dir(root), ".cache")
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", fmt.Errorf("making the cache folder: %w", err)
