@@ -51,7 +51,8 @@ func TestValidatorStream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	program := buildService(t)
-	network := localnet.Start(t)
+	// As on public networks, the proposed height is about 30 s behind the tip.
+	network := localnet.StartWith(t, localnet.Options{Flags: []string{"--proposervm-use-current-height=false"}})
 	node := network.Node(0).URL
 	s := &l1Story{t: t, node: node, c: newCChain(t, ctx, node), p: newPChain(t, ctx, node)}
 	s.service = startService(t, program, node)
@@ -64,6 +65,9 @@ func TestValidatorStream(t *testing.T) {
 	s.p.accepted(s.p.wallet.IssueRegisterL1ValidatorTx(units.Avax, v.proof.ProofOfPossession, s.order(ctx, order, nil)))
 	s.setWeight(ctx, order.ValidationID(), 0, 60)
 	s.setWeight(ctx, order.ValidationID(), 1, 0)
+	proposed, err := s.p.client.GetProposedHeight(ctx)
+	require.NoError(t, err)
+	require.Less(t, proposed, s.p.height(ctx), "the proposed height")
 
 	type change struct {
 		NodeID                 ids.NodeID

@@ -85,7 +85,7 @@ type Node struct {
 
 	index                 int
 	httpPort, stakingPort int
-	bare                  bool // has default settings: see ObserveBare
+	bare                  bool // see ObserveBare
 	nodeID                string
 	process               *exec.Cmd
 	exited                chan struct{}
@@ -166,8 +166,8 @@ func (n *Network) Observe() *Node {
 	return n.observe(false)
 }
 
-// ObserveBare starts a node as Observe does, with the settings that a node has by
-// default: no index, no admin API, a pruned C-Chain without tracing.
+// ObserveBare starts a node as Observe does, with the APIs and the C-Chain configuration that a node has by default: no
+// index, no admin API, a pruned C-Chain without tracing. Its other flags are those of the network's nodes.
 func (n *Network) ObserveBare() *Node {
 	n.t.Helper()
 	return n.observe(true)
