@@ -11,6 +11,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
@@ -29,6 +30,8 @@ import (
 	"github.com/ava-labs/avalanchego/wallet/chain/p/wallet"
 	"github.com/ava-labs/avalanchego/wallet/subnet/primary"
 	"github.com/ava-labs/avalanchego/wallet/subnet/primary/common"
+
+	"quorate/e2e/localnet"
 )
 
 // pChain issues transactions on the P-Chain with avalanchego's wallet.
@@ -86,9 +89,29 @@ func (p *pChain) nudge(options ...common.Option) {
 // epochHeight is the P-Chain height that a chain verifies Warp messages against.
 func epochHeight(t testing.TB, ctx context.Context, node, chain string) uint64 {
 	t.Helper()
+	height, _ := epochOf(t, ctx, node, chain)
+	return height
+}
+
+// epochOf returns the P-Chain height that the next block of a chain of network 12345 verifies Warp messages against, and
+// the time from which a block ends that epoch.
+func epochOf(t testing.TB, ctx context.Context, node, chain string) (height uint64, end time.Time) {
+	t.Helper()
 	epoch, err := proposervm.NewJSONRPCClient(node, chain).GetCurrentEpoch(ctx)
 	require.NoError(t, err)
-	return epoch.PChainHeight
+	return epoch.PChainHeight, time.Unix(epoch.StartTime, 0).Add(upgrade.GetConfig(localnet.NetworkID).GraniteEpochDuration)
+}
+
+// awaitEpochAfter makes blocks until a chain is in a later epoch than that which a block ends from a time on.
+func awaitEpochAfter(t testing.TB, ctx context.Context, c *cChain, node, chain string, end time.Time) {
+	t.Helper()
+	for {
+		c.await(ctx, c.send(ctx, &c.account, nil, nil))
+		if _, later := epochOf(t, ctx, node, chain); later.After(end) {
+			return
+		}
+		await(t, ctx, time.Now().Add(time.Second))
+	}
 }
 
 // awaitEpoch makes blocks until the P-Chain's epoch has reached a height.
