@@ -109,7 +109,8 @@ func compare(got []utxo, truth []output, height uint64, more bool) error {
 	return nil
 }
 
-// balances requests a balance at a past second, which no further block changes.
+// balances requests a balance at a past second, which no further block changes. It returns errNotAsked if the address that
+// it draws has no outputs, or the second that of a block.
 func (s *soak) balances(c history.Chain) func(context.Context, *rand.Rand) error {
 	return func(ctx context.Context, rng *rand.Rand) error {
 		owner, path, err := s.owner(c, rng)
@@ -118,7 +119,7 @@ func (s *soak) balances(c history.Chain) func(context.Context, *rand.Rand) error
 		}
 		truth := s.primary.outputs(c, owner)
 		if len(truth) == 0 {
-			return nil
+			return errNotAsked
 		}
 		// The last minute may not be indexed yet.
 		span := time.Since(truth[0].time) - time.Minute
@@ -130,7 +131,7 @@ func (s *soak) balances(c history.Chain) func(context.Context, *rand.Rand) error
 				continue
 			}
 			if o.time.Unix() == at || o.spentTime.Unix() == at {
-				return nil // the response may hold before or after the block; try another second
+				return errNotAsked // the response may hold before or after the block
 			}
 			if o.time.Unix() < at && (o.spentTime.IsZero() || o.spentTime.Unix() > at) {
 				want += o.amount

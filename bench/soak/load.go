@@ -229,13 +229,9 @@ func (s *soak) rpcContainer(ctx context.Context, rng *rand.Rand) error {
 // rpcNumber compares a forwarded call with the truth.
 func (s *soak) rpcNumber(ctx context.Context, _ *rand.Rand) error {
 	var text string
-	before := s.primary.node.Height(history.C)
+	before, garbage := s.primary.node.Height(history.C), *s.trouble.Load() == nodeGarbage
 	err := s.rpc(ctx, "/ext/bc/C/rpc", "eth_blockNumber", []any{}, &text)
-	var untrue *wrongError
-	switch {
-	case errors.As(err, &untrue): // the service forwards the node's garbage
-		return &responseError{http.StatusOK, "garbage"}
-	case err != nil:
+	if err := forwarded(err, garbage || *s.trouble.Load() == nodeGarbage); err != nil {
 		return err
 	}
 	number, err := strconv.ParseUint(text, 0, 64)
@@ -243,6 +239,15 @@ func (s *soak) rpcNumber(ctx context.Context, _ *rand.Rand) error {
 		return wrong("block %q, it was %d and is %d", text, before, after)
 	}
 	return nil
+}
+
+// forwarded returns the error of a forwarded call. While the node answers with garbage, the service forwards that: the
+// response is a failure, not wrong.
+func forwarded(err error, garbage bool) error {
+	if garbage && errors.As(err, new(*wrongError)) {
+		return &responseError{http.StatusOK, "garbage"}
+	}
+	return err
 }
 
 // indexed waits until the chains are indexed: until pages of each are right, and the node APIs, whose indexes of a chain

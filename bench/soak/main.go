@@ -2,7 +2,8 @@
 // built and run as users run it, beside a simulated network whose chains grow and part of
 // whose validators are faulty. Validators, the node, the store and the service itself fail
 // and recover. Each response is compared with the expected one. The exit code is 1 if a
-// response was wrong, the service ended by itself, or something grew without bound.
+// response was wrong, too many requests failed without a fault, the service ended by itself,
+// or something grew without bound.
 //
 //	go -C bench run ./soak -for 30m
 package main
@@ -73,6 +74,8 @@ const (
 	rest = 20 * time.Millisecond
 	// memoryLimit is the service's, in MiB.
 	memoryLimit = 384
+	// nodeGarbage is a fault.
+	nodeGarbage = "the node answers with garbage"
 )
 
 func run(ctx context.Context, r *rig.Run, long time.Duration, file string) (err error) {
@@ -266,7 +269,7 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 		{0.04, "three validators are away", s.validatorsAway},
 		{0.09, "the node answers 503", node(simnet.APIFault{Status: 503})},
 		{0.14, "the service is stopped and started, its store in files", restart(syscall.SIGTERM)},
-		{0.19, "the node answers with garbage", node(simnet.APIFault{Garbage: "<html>"})},
+		{0.19, nodeGarbage, node(simnet.APIFault{Garbage: "<html>"})},
 		{0.24, "the service is killed and started, its store in files", restart(syscall.SIGKILL)},
 		{0.29, "the node takes 2 s", node(simnet.APIFault{Delay: 2 * time.Second})},
 		{0.50, "the service is stopped, its store moved to PostgreSQL, and it is started", move},

@@ -31,7 +31,7 @@ type outcome struct {
 	Operations   []counts    `json:"operations"`
 	Failures     []failure   `json:"failures"`
 	Samples      []sample    `json:"samples"`
-	// Bad lists what fails the run: wrong responses, growth, a service that ended by itself.
+	// Bad lists what fails the run: wrong responses, failures without a fault, growth, a service that ended by itself.
 	Bad []string `json:"bad"`
 }
 
@@ -41,6 +41,7 @@ func (o *outcome) All() (sum counts) {
 		sum.Requests += c.Requests
 		sum.Failed += c.Failed
 		sum.Wrong += c.Wrong
+		sum.NotAsked += c.NotAsked
 	}
 	return sum
 }
@@ -57,9 +58,9 @@ func (o *outcome) Some() (some []sample) {
 
 // print prints the tables.
 func (o *outcome) print(r *rig.Run) error {
-	operations := r.Table("Operations", []string{"operation"}, rig.Column{Title: "requests"}, rig.Column{Title: "failed"}, rig.Column{Title: "wrong"})
+	operations := r.Table("Operations", []string{"operation"}, rig.Column{Title: "requests"}, rig.Column{Title: "failed"}, rig.Column{Title: "wrong"}, rig.Column{Title: "not asked"})
 	for _, c := range append(o.Operations, o.All()) {
-		if err := operations.Add([]string{cmp.Or(c.Operation, "all")}, float64(c.Requests), float64(c.Failed), float64(c.Wrong)); err != nil {
+		if err := operations.Add([]string{cmp.Or(c.Operation, "all")}, float64(c.Requests), float64(c.Failed), float64(c.Wrong), float64(c.NotAsked)); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"image/png"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,12 +99,56 @@ func TestTally(t *testing.T) {
 	require.Len(t, bad, 2)
 	require.ErrorContains(t, bad[0], "utxos: one is missing")
 	require.ErrorContains(t, bad[1], "balances: none of 1 requests was answered")
-	require.Equal(t, []counts{{"balances", 1, 1, 0}, {"sign", 3, 2, 0}, {"utxos", 2, 0, 1}}, all)
+	require.Equal(t, []counts{{"balances", 1, 1, 0, 0}, {"sign", 3, 2, 0, 0}, {"utxos", 2, 0, 1, 0}}, all)
 	require.Equal(t, []failure{
 		{"no fault", "balances: 500 ", 1},
 		{"no fault", "sign: no connection or connection lost", 1},
 		{"the node is away", "sign: 503 NODE_UNAVAILABLE", 1},
 	}, failures)
+}
+
+// TestCalmFailures bounds what may fail without a fault, and only that.
+func TestCalmFailures(t *testing.T) {
+	const calmRequests = 200_000
+	var counted tally
+	for i := range calmRequests {
+		var err error
+		if i < calmRequests/1000 {
+			err = &responseError{503, "INDEX_CATCHING_UP"}
+		}
+		counted.add("utxos", "", err)
+		counted.add("utxos", "the node answers 503", &responseError{503, ""})
+		counted.add("balances", "", errNotAsked)
+	}
+	counted.add("balances", "", nil)
+	all, _, bad := counted.counted()
+	require.Empty(t, bad)
+	require.Equal(t, counts{"balances", 1, 0, 0, calmRequests}, all[0])
+	counted.add("balances", "", io.ErrUnexpectedEOF)
+	counted.add("balances", "", errNotAsked)
+	_, _, bad = counted.counted()
+	require.Len(t, bad, 1)
+	require.EqualError(t, bad[0], "201 of 200002 requests failed without a fault, at most 200 may")
+
+	var few tally
+	for range 100 {
+		few.add("sign", "", io.ErrUnexpectedEOF)
+	}
+	few.add("sign", "", nil)
+	_, _, bad = few.counted()
+	require.Empty(t, bad)
+	few.add("utxos", "", errNotAsked)
+	_, _, bad = few.counted()
+	require.EqualError(t, errors.Join(bad...), "utxos: none of 0 requests was answered")
+}
+
+// TestForwarded takes garbage for the node's only while the node answers with it.
+func TestForwarded(t *testing.T) {
+	untrue, lost := wrong("not a number"), io.ErrUnexpectedEOF
+	require.NoError(t, forwarded(nil, true))
+	require.Equal(t, untrue, forwarded(untrue, false))
+	require.Equal(t, &responseError{http.StatusOK, "garbage"}, forwarded(untrue, true))
+	require.Equal(t, lost, forwarded(lost, true))
 }
 
 func steady(store string, pid, n int) (all []sample) {
@@ -136,7 +181,7 @@ func TestDocument(t *testing.T) {
 	o := outcome{
 		Machine: rig.Machine{Commit: "c0ffee"}, Seed: 77, Long: "30m0s", LimitMB: 384,
 		Done:       []trouble{{"the node answers 503", 61, 75}},
-		Operations: []counts{{"sign", 30, 2, 0}, {"utxos", 12, 0, 1}},
+		Operations: []counts{{"sign", 30, 2, 0, 0}, {"utxos", 12, 0, 1, 5}},
 		Failures:   []failure{{"the node answers 503", "sign: 503 a|b", 2}},
 		Samples:    slices.Concat(steady("files", 1, 30), steady("PostgreSQL", 2, 30)),
 		Bad:        []string{"wrong: utxos:\none is missing"},
@@ -146,6 +191,7 @@ func TestDocument(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range []string{
 		"| commit | c0ffee |", "**42 requests, 2 of them failed, 1 responses were wrong.**", "- wrong: utxos:\n  one is missing\n",
+		"| utxos | 12 | 0 | 1 |\n\nA client had nothing to request 5 times: the address that it drew had no outputs, or the second was that of a block.\n\n## Faults\n",
 		"| 1m1s | 1m15s | the node answers 503 |", `| sign: 503 a\|b | 2 |`, "![](soak-memory.png)", "| 29s | 2 | PostgreSQL | 200 |",
 	} {
 		require.Contains(t, string(content), want)
