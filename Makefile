@@ -44,7 +44,7 @@ deps: ## install what the tests need, where apt may be used
 test: deps ## run what every change must pass: the product's tests, and two against real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -short -p 4 -timeout 10m ./... || status=1; \
-	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -short -run '$(NETWORKS)' -count=1 -timeout 10m ./...) || status=1; \
+	(cd e2e && export E2E_CACHE=$(CACHE) && go run ./localnet/build && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -short -run '$(NETWORKS)' -count=1 -timeout 10m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
@@ -55,7 +55,7 @@ test-all: deps ## run every test of all modules, also the slow ones, with the ra
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) ./...) || status=1; \
 	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) ./...) || status=1; \
 	exit $$status) & others=$$!; \
-	(cd e2e && E2E_CACHE=$(CACHE) $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -count=1 -timeout 25m ./...) || status=1; \
+	(cd e2e && export E2E_CACHE=$(CACHE) && go run ./localnet/build -subnet-evm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -count=1 -timeout 25m ./...) || status=1; \
 	wait $$others || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 

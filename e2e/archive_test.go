@@ -99,7 +99,7 @@ type decodedBlock struct {
 // TestArchive compares blocks and transactions of the P-Chain and the X-Chain with a node's.
 func TestArchive(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := testContext(t, 20*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -51,7 +50,7 @@ func (s *service) checkpoint(height uint64) (file, hash string, at uint64) {
 // has the validators of a node. Later both export the same state.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.StartWith(t, localnet.Options{Stakers: localnet.Size, SubnetEVM: true})

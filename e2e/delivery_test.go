@@ -125,7 +125,7 @@ func await(t testing.TB, ctx context.Context, until time.Time) {
 // transaction.
 func TestDeliveryToCChain(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := testContext(t, 8*time.Minute)
 	defer cancel()
 	network := localnet.Start(t)
 	node := network.Node(0).URL
@@ -228,7 +228,7 @@ func l1Genesis(chainID int, warpConfig string) []byte {
 // transaction.
 func TestDeliveryToL1(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	network := localnet.StartWith(t, localnet.Options{SubnetEVM: true})
 	node := network.Node(0).URL

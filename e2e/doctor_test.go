@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"os/exec"
@@ -18,7 +17,7 @@ import (
 // that is down and another that lacks APIs.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := testContext(t, 5*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)

@@ -271,7 +271,7 @@ func bigs(numbers ...int64) (all []*big.Int) {
 // The service returns the C-Chain as the node has it.
 func TestEVM(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := testContext(t, 8*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)

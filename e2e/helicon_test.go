@@ -167,7 +167,7 @@ func (p *pChain) end(ctx context.Context, c codec.Manager, staking ids.ID) {
 func TestHelicon(t *testing.T) {
 	node := heliconNode(t)
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	start := time.Now()
 	network := localnet.StartWith(t, localnet.Options{

@@ -445,7 +445,7 @@ func TestHistories(t *testing.T) {
 		t.Skip("one of the real networks of make test-all")
 	}
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	seed := rand.Uint64()
 	if text := os.Getenv("E2E_SEED"); text != "" {

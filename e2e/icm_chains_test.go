@@ -46,7 +46,7 @@ func (p *icmPair) relay(ctx context.Context, sent *types.Receipt, from, to *icmS
 // A service that indexes both chains knows all steps, and one that indexes only the C-Chain those that happened there.
 func TestICMBetweenChains(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	contract := teleporterContract(t)
 	program := buildService(t)

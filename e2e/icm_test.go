@@ -173,7 +173,7 @@ func (s *icmStory) requireSteps(m icmReply, steps string, transactions ...*types
 // signatures of the service.
 func TestICM(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := testContext(t, 6*time.Minute)
 	defer cancel()
 	contract := teleporterContract(t)
 	program := buildService(t)

@@ -157,7 +157,7 @@ func (s *l1Story) run(name string, part func(t *testing.T)) {
 // reports each transaction. The service also signs the manager's own messages to the P-Chain.
 func TestL1Messages(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := testContext(t, 8*time.Minute)
 	defer cancel()
 	start := time.Now()
 	program := buildService(t)

@@ -73,7 +73,7 @@ func measure(t *testing.T, ctx context.Context, program, node string, flags ...s
 // stopped.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)
@@ -149,7 +149,7 @@ func TestMeasure(t *testing.T) {
 func TestMeasureHelicon(t *testing.T) {
 	node := heliconNode(t)
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.StartWith(t, localnet.Options{Stakers: 3, Program: node, Upgrades: upgradesUntil("helicon")})

@@ -35,7 +35,7 @@ import (
 // does not depend on its nodes.
 func TestNodeSurface(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := testContext(t, 8*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)

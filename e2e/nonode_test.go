@@ -174,7 +174,7 @@ func (s *service) atOneHeight(ctx context.Context, node string, ask func()) (hei
 // TestWithoutNodes signs messages of the C-Chain and of an L1 for their epochs, with nothing but the addresses of peers.
 func TestWithoutNodes(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.StartWith(t, localnet.Options{Stakers: localnet.Size, SubnetEVM: true})

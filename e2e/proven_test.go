@@ -144,7 +144,7 @@ func onC(l lie) proxy.Rule {
 // hashes, and nothing false is indexed.
 func TestProven(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := testContext(t, 6*time.Minute)
 	defer cancel()
 	start := time.Now()
 	program := buildService(t)
@@ -223,7 +223,7 @@ func dropLogAndBloom(call proxy.Call, result json.RawMessage) json.RawMessage {
 func TestProvenHelicon(t *testing.T) {
 	program := heliconNode(t)
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := testContext(t, 5*time.Minute)
 	defer cancel()
 	start := time.Now()
 	network := localnet.StartWith(t, localnet.Options{

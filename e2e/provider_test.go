@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -38,7 +37,7 @@ func (s *service) output() string {
 // platform.getAllValidatorsAt, no WebSockets, logs of 10 blocks, 20 calls a second.
 func TestProvider(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := testContext(t, 5*time.Minute)
 	defer cancel()
 	start := time.Now()
 	program := buildService(t)

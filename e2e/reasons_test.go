@@ -54,7 +54,7 @@ func (s *service) requireReasons(ctx context.Context, code string, body map[stri
 // Real nodes fail to sign in every possible way, and the answer says why.
 func TestReasonsOfRealNodes(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := testContext(t, 8*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)

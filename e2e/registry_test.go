@@ -107,7 +107,7 @@ func (s *service) compareL1(ctx context.Context, p *pChain, subnetID ids.ID) (he
 // TestRegistry compares blockchains, validators, and the balances of L1 validators at each of 100 heights with those of a node.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := testContext(t, 10*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)

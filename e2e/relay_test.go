@@ -70,15 +70,15 @@ func (c *cChain) delivered(ctx context.Context, hash common.Hash) (valid bool, s
 // client, which signs them through the service.
 func TestRelayBetweenChains(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
-	defer cancel()
-	start := time.Now()
-	program := buildService(t)
 	relay := filepath.Join(t.TempDir(), "relay")
 	build := exec.Command("go", "build", "-o", relay, "./client/example/relay")
 	build.Dir = ".."
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "building the example: %s", out)
+	ctx, cancel := testContext(t, 9*time.Minute)
+	defer cancel()
+	start := time.Now()
+	program := buildService(t)
 
 	network := localnet.StartWith(t, localnet.Options{Stakers: 3, SubnetEVM: true})
 	node := network.Node(0).URL

@@ -182,7 +182,7 @@ func (n *nodeAPI) addresses(t testing.TB, chain string) (groups [][]string) {
 // validators. A service that indexes the network after its nodes were restarted answers the same.
 func TestNodeAPI(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	start := time.Now()
 	var stakes *shortStakes

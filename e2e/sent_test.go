@@ -73,7 +73,7 @@ func (s *service) sent(ctx context.Context, chain string, hash common.Hash) (sta
 // TestMessagesOfEVMTransaction signs both messages of one transaction on a real C-Chain, which accepts them.
 func TestMessagesOfEVMTransaction(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	network := localnet.Start(t)

@@ -64,6 +64,15 @@ var builtService = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
+// testContext returns the context of a test that may take as long as limit. It first builds the programs that tests share,
+// so that the limit does not include minutes of compiling. The tests that make test selects, with -short, need no subnet-evm.
+func testContext(t testing.TB, limit time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	buildService(t)
+	require.NoError(t, localnet.Build(!testing.Short()))
+	return context.WithTimeout(t.Context(), limit)
+}
+
 func startService(t testing.TB, program, node string, flags ...string) *service {
 	t.Helper()
 	s := &service{t: t, networkID: localnet.NetworkID, program: program, dataDir: t.TempDir(), node: node, flags: flags}

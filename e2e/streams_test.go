@@ -48,7 +48,7 @@ func (s *service) stream(ctx context.Context, path, name string, done func(data 
 // changes its weight and leaves.
 func TestValidatorStream(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := testContext(t, 6*time.Minute)
 	defer cancel()
 	program := buildService(t)
 	// As on public networks, the proposed height is about 30 s behind the tip.

@@ -42,7 +42,7 @@ func requireVerifiedOn(t testing.TB, ctx context.Context, networkID uint32, node
 // into the chain.
 func TestWarpMessages(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+	ctx, cancel := testContext(t, 9*time.Minute)
 	defer cancel()
 	start := time.Now()
 	program := buildService(t)

@@ -209,6 +209,20 @@ var (
 	})
 )
 
+// Build builds the programs of the nodes, with or without the plugin for subnet-evm chains, unless they are in the cache
+// folder. It takes minutes if Go's build cache is empty.
+func Build(withSubnetEVM bool) error {
+	if _, err := buildNode(); err != nil {
+		return err
+	}
+	if withSubnetEVM {
+		if _, err := buildPlugin(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // moduleDir returns the folder of this module.
 func moduleDir() (string, error) {
 	file, err := exec.Command("go", "env", "GOMOD").Output()
@@ -243,7 +257,7 @@ func build(name, pkg string) (string, error) {
 	if cache == "" {
 		root, err := moduleDir()
 		if err != nil {
-			return "", fmt.Errorf("finding the module's folder: %w", err)
+			return "", err
 		}
 		cache = filepath.Join(filepath.Dir(root), ".cache")
 	}
