@@ -457,6 +457,7 @@ func TestDashboardShowsWhatExists(t *testing.T) {
 		"quorate_evm_index_wrong": {"network": true, "chain": true}, "quorate_upstream_verdict": {"network": true, "chain": true, "node": true, "verdict": true},
 		"quorate_tls_certificate_expiry_timestamp_seconds": {}, "quorate_store_standby_used": {"standby": true},
 		"quorate_store_standby_lag_seconds": {"standby": true}, "quorate_lease_held": {"lease": true}, "quorate_webhook_failing": {},
+		"quorate_peernode_confirmed_timestamp_seconds": {"network": true}, "quorate_peernode_height": {"network": true},
 	}
 	counts := make(map[string]int)
 	for line := range strings.Lines(metrics) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"quorate/aggregator"
@@ -62,6 +63,15 @@ func newNetworks(p *process) (*networks, error) {
 	}
 	for _, name := range n.names {
 		e := &entry{name: name}
+		promauto.With(p.registry).NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "quorate_network_ready", ConstLabels: prometheus.Labels{"network": name},
+			Help: "1 if the network is ready, as at /readyz; 0 if not, which includes the time before it is open and after it has failed.",
+		}, func() float64 {
+			if e.ready() != nil {
+				return 0
+			}
+			return 1
+		})
 		id, _ := lookup.PublicID(name)
 		e.state.Store(&entryState{signing: e.unavailable(id, nil)})
 		n.entries[name] = e

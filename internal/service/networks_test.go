@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -98,4 +100,27 @@ func TestNetworkOpensBehindTheRouter(t *testing.T) {
 		}
 	}
 	require.InDelta(t, requests, counted, 0, "no counter is reset")
+}
+
+// Each configured network has the metric, from the start: one that does not open has no other metrics.
+func TestMetricOfReadiness(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	n, err := newNetworks(&process{
+		config: config.Config{Networks: map[string]config.Network{"fuji": {}, "mainnet": {}}}, kept: &storage.State{}, registry: registry,
+	})
+	require.NoError(t, err)
+	defer n.close()
+	requireReady := func(fuji, mainnet int) {
+		t.Helper()
+		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
+			# HELP quorate_network_ready 1 if the network is ready, as at /readyz; 0 if not, which includes the time before it is open and after it has failed.
+			# TYPE quorate_network_ready gauge
+			quorate_network_ready{network="fuji"} %d
+			quorate_network_ready{network="mainnet"} %d
+		`, fuji, mainnet)), "quorate_network_ready"))
+	}
+	requireReady(0, 0)
+	n.change("fuji", func(s *entryState) { s.network = new(network.Network) }) // it has no role, so that nothing is missing
+	n.fail("mainnet", errors.New("the store has another network"))
+	requireReady(1, 0)
 }
