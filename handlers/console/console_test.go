@@ -138,19 +138,20 @@ data: {"running":[],"recent":[]}
 `, join(c.feed.take(s)))
 
 	o.Observe(snapshot(three, 2, "uou", ""))
+	id := c.feed.id("fuji", 2)
 	require.Equal(t, fmt.Sprintf(`event: round
-data: {"id":"fuji/2","network":"fuji","messageId":"%s","messageHash":"02%s","sourceBlockchainId":"11111111111111111111111111111111LpoYY","signingSubnetId":"11111111111111111111111111111111LpoYY","pChainHeight":7,"set":"%s","totalWeight":"100","targetWeight":"67","startedAt":1000,"elapsed":12.35,"replies":"uou","outcome":""}
+data: {"id":"%s","network":"fuji","messageId":"%s","messageHash":"02%s","sourceBlockchainId":"11111111111111111111111111111111LpoYY","signingSubnetId":"11111111111111111111111111111111LpoYY","pChainHeight":7,"set":"%s","totalWeight":"100","targetWeight":"67","startedAt":1000,"elapsed":12.35,"replies":"uou","outcome":""}
 
-`, ids.ID{2}, strings.Repeat("00", 31), three.Fingerprint()), join(c.feed.take(s)))
+`, id, ids.ID{2}, strings.Repeat("00", 31), three.Fingerprint()), join(c.feed.take(s)))
 	o.Observe(snapshot(three, 2, "aos", ""))
 	o.Observe(snapshot(three, 2, "sos", aggregator.OutcomeSigned))
-	require.Equal(t, `event: step
-data: {"id":"fuji/2","elapsed":12.35,"targetWeight":"67","changes":"0a 2s"}
+	require.Equal(t, fmt.Sprintf(`event: step
+data: {"id":"%s","elapsed":12.35,"targetWeight":"67","changes":"0a 2s"}
 
 event: end
-data: {"id":"fuji/2","elapsed":12.35,"targetWeight":"67","changes":"0s","outcome":"SIGNED"}
+data: {"id":"%s","elapsed":12.35,"targetWeight":"67","changes":"0s","outcome":"SIGNED"}
 
-`, join(c.feed.take(s)))
+`, id, id), join(c.feed.take(s)))
 
 	w := get(e, "/console/api/sets/"+three.Fingerprint().String())
 	require.Equal(t, http.StatusOK, w.Code)
@@ -166,7 +167,22 @@ data: {"id":"fuji/2","elapsed":12.35,"targetWeight":"67","changes":"0s","outcome
 	defer c.feed.unsubscribe(late)
 	all := join(c.feed.take(late))
 	require.Contains(t, all, `"running":[]`, "no client saw the rest of round 3")
-	require.Contains(t, all, `"fuji/2"`)
+	require.Contains(t, all, `"`+id+`"`)
+}
+
+// A page outlives a restart of the service, and may connect to another replica. Rounds of two processes have different IDs,
+// so that the page does not take them for one.
+func TestRoundsOfTwoProcesses(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 2 {
+		f := newFeed()
+		s := f.subscribe(client(1))
+		observer{f, "fuji"}.Observe(snapshot(set(60, 40), 1, "us", ""))
+		_, all := f.fetch(s)
+		require.Len(t, all.Running, 1)
+		seen[all.Running[0].ID] = true
+	}
+	require.Len(t, seen, 2)
 }
 
 func join(events [][]byte) string {
@@ -227,14 +243,14 @@ func TestFeedIsBounded(t *testing.T) {
 		o.Observe(snapshot(large, 1000, strings.Repeat(string("as"[n%2]), 5000), ""))
 		require.LessOrEqual(t, s.bytes, maxQueued)
 	}
-	require.Contains(t, f.running, "fuji/1000")
+	require.Contains(t, f.running, f.id("fuji", 1000))
 	o.Observe(snapshot(large, 1000, strings.Repeat("s", 5000), aggregator.OutcomeSigned))
 	for n := range uint64(maxRunning - 1) {
 		o.Observe(snapshot(one, n+2, "s", aggregator.OutcomeSigned))
 	}
 	require.Empty(t, f.running)
 	require.Len(t, f.recent, maxRecent)
-	require.Equal(t, fmt.Sprintf("fuji/%d", maxRunning), f.recent[0].ID)
+	require.Equal(t, f.id("fuji", maxRunning), f.recent[0].ID)
 }
 
 func TestStatusIsPublic(t *testing.T) {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/rand"
 	"encoding/hex"
 	"net/netip"
 	"slices"
@@ -30,6 +31,7 @@ const (
 // feed holds the running rounds and the most recent finished ones while there are subscribers. It is safe for
 // concurrent use.
 type feed struct {
+	process  string       // a random value that distinguishes this process
 	watchers atomic.Int64 // len(subscribers)
 
 	mu          sync.Mutex
@@ -40,12 +42,12 @@ type feed struct {
 }
 
 func newFeed() *feed {
-	return &feed{subscribers: make(map[*subscriber]struct{}), by: make(map[netip.Prefix]int), running: make(map[string]*round)}
+	return &feed{process: rand.Text()[:8], subscribers: make(map[*subscriber]struct{}), by: make(map[netip.Prefix]int), running: make(map[string]*round)}
 }
 
 // round is a round in the feed. Its fields are those of the event round.
 type round struct {
-	// ID consists of the network and the round's number there.
+	// ID differs from those of all other rounds, also of other processes.
 	ID        string `json:"id"`
 	Network   string `json:"network"`
 	MessageID string `json:"messageId"`
@@ -186,8 +188,13 @@ func (f *feed) set(name string) (*validators.Set, bool) {
 	return nil, false
 }
 
+// id returns the ID of a network's round with a number, which begins at 1 in each process.
+func (f *feed) id(network string, number uint64) string {
+	return network + "/" + f.process + "/" + strconv.FormatUint(number, 10)
+}
+
 func (f *feed) observe(network string, l aggregator.Snapshot) {
-	id := network + "/" + strconv.FormatUint(l.Round, 10)
+	id := f.id(network, l.Round)
 	replies := text(l.Replies)
 	f.mu.Lock()
 	defer f.mu.Unlock()
