@@ -17,7 +17,8 @@ func (n *networks) status() []console.Network {
 	all := make([]console.Network, 0, len(n.names))
 	for _, name := range n.names {
 		v := console.Network{Name: name, Aliases: n.aliases(name)}
-		state := n.entries[name].state.Load()
+		e := n.entries[name]
+		state := e.state.Load()
 		if why := state.signing.Unavailable; why != nil {
 			v.Reason = why.Message // fit for clients
 		}
@@ -26,8 +27,8 @@ func (n *networks) status() []console.Network {
 			err := o.Ready()
 			if v.Ready = err == nil; err != nil {
 				v.Reason = publicReason(err)
-			} else if err := o.Degraded(); err != nil {
-				v.Degraded = err.Error()
+			} else if err := e.degraded(); err != nil {
+				v.Degraded = publicReason(err)
 			}
 			for _, found := range o.Verdicts() {
 				if found.Standing == node.Lags || found.Standing == node.Lies {
@@ -42,7 +43,7 @@ func (n *networks) status() []console.Network {
 	return all
 }
 
-// publicReason returns why a network is not ready, without what only operators may see.
+// publicReason returns why a network is not ready or what fails in it, without what only operators may see.
 func publicReason(err error) string {
 	if hidden, ok := errors.AsType[*network.CauseError](err); ok {
 		return hidden.Public + "; its operator finds the reason at /readyz"

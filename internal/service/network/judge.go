@@ -79,11 +79,13 @@ func (n *Network) Verdicts() []judge.Verdict {
 	return all
 }
 
-// Outvoted returns an error that names the first node that is not asked because it lies; nil if there is none.
-func (n *Network) Outvoted() error {
-	for _, v := range n.Verdicts() {
+// Outvoted returns a *CauseError about the first node that is not asked because it lies; nil if there is none.
+func (n *Network) Outvoted() error { return outvoted(n.Verdicts()) }
+
+func outvoted(all []judge.Verdict) error {
+	for _, v := range all {
 		if v.Standing == node.Lies {
-			return fmt.Errorf("upstream node %s contradicts the P-Chain that the validators have accepted and is not asked: %s", v.Node, v.Text)
+			return &CauseError{"an upstream node contradicts the P-Chain that the validators have accepted and is not asked", fmt.Errorf("%s: %s", v.Node, v.Text)}
 		}
 	}
 	return nil

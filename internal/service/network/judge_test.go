@@ -109,3 +109,16 @@ func TestSingleSourceIsNotJudged(t *testing.T) {
 	require.Nil(t, newJudge(&Network{Node: client}, slog.New(slog.DiscardHandler)))
 	require.Nil(t, newEVMJudge(evmChain{client: client, own: true}, "evm-1", slog.New(slog.DiscardHandler)))
 }
+
+// Of a node that lies, only operators see the URL.
+func TestOutvotedNodeIsHidden(t *testing.T) {
+	err := outvoted([]judge.Verdict{
+		{Node: "http://10.0.0.7:9650", Standing: node.Lags, Text: "behind"},
+		{Node: "http://10.0.0.8:9650", Standing: node.Lies, Text: "its block at height 5 is another"},
+	})
+	require.ErrorContains(t, err, "http://10.0.0.8:9650: its block at height 5 is another")
+	var hidden *CauseError
+	require.ErrorAs(t, err, &hidden)
+	require.NotContains(t, hidden.Public, "10.0.0.8")
+	require.NoError(t, outvoted(nil))
+}
