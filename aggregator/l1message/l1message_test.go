@@ -403,6 +403,10 @@ func TestRecordThatLagsBehind(t *testing.T) {
 	// Too far behind for a search.
 	d.searchBlocks = 50
 	requireRefused(t, d, removal, CodeNotIndexed, "catching up", "ask again")
+	_, err := d.Request(t.Context(), removal)
+	var failed *aggregator.Error
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, 5*time.Second, failed.RetryAfter)
 }
 
 func TestSearch(t *testing.T) {
