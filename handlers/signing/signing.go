@@ -287,7 +287,17 @@ func (a *API) servedIDs() string {
 
 // sign returns the signed message. client is the context of the client's request.
 func (a *API) sign(client context.Context, n Network, req aggregator.Request, f form) (*aggregator.Result, error) {
-	ctx, cancel := context.WithTimeout(client, max(a.timeout, req.Wait))
+	return a.signBy(client, a.deadline(req), n, req, f)
+}
+
+// deadline returns by when a request that begins now must be answered.
+func (a *API) deadline(req aggregator.Request) time.Time {
+	return time.Now().Add(max(a.timeout, req.Wait))
+}
+
+// signBy is sign with a deadline.
+func (a *API) signBy(client context.Context, deadline time.Time, n Network, req aggregator.Request, f form) (*aggregator.Result, error) {
+	ctx, cancel := context.WithDeadline(client, deadline)
 	defer cancel()
 	result, err := n.Signer.Sign(ctx, req)
 	if err != nil {

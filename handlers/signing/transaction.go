@@ -88,8 +88,8 @@ func (a *API) AggregateSentMessages(c echo.Context) error {
 	if err := readOptions(options, f, &request); err != nil {
 		return err
 	}
-	client := c.Request().Context()
-	ctx, cancel := context.WithTimeout(client, a.timeout)
+	client, deadline := c.Request().Context(), a.deadline(request)
+	ctx, cancel := context.WithDeadline(client, deadline)
 	defer cancel()
 	sent, err := network.Signer.Sent(ctx, c.Param(chainParameter), txHash)
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *API) AggregateSentMessages(c echo.Context) error {
 	results, err := each(c, network, "messages", len(sent), func(i int) (*aggregator.Result, aggregator.Request, error) {
 		one := request
 		one.Message = sent[i].Message
-		signed, err := a.sign(client, network, one, f)
+		signed, err := a.signBy(client, deadline, network, one, f)
 		return signed, one, err
 	})
 	if err != nil {
