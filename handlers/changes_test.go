@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"quorate/handlers/networks"
 	live "quorate/handlers/stream"
 	"quorate/internal/node"
+	"quorate/internal/store"
 	"quorate/validators"
 )
 
@@ -117,15 +119,19 @@ func TestStreamOfValidators(t *testing.T) {
 		requireAPIError(t, do(h, http.MethodGet, test.path, ""), test.status, test.parts...)
 	}
 
-	for cause, code := range map[error]string{node.ErrUnavailable: "the upstream node did not report them", validators.ErrMerged: "platform.getValidatorsAt"} {
-		f.fail = cause
+	for cause, want := range map[error]struct{ code, text string }{
+		node.ErrUnavailable:  {"NODE_UNAVAILABLE", "the upstream node did not report them"},
+		validators.ErrMerged: {"NODE_UNAVAILABLE", "platform.getValidatorsAt"},
+		store.ErrUnavailable: {"NOT_INDEXED", "the index cannot be read"},
+	} {
+		f.fail = fmt.Errorf("requesting the set: %w", cause)
 		events = parseEvents(t, do(h, http.MethodGet, of, "").Body.String())
 		require.Equal(t, "error", events[1].name)
 		var body map[string]any
 		require.NoError(t, json.Unmarshal([]byte(events[1].data), &body))
 		require.EqualValues(t, http.StatusServiceUnavailable, body["statusCode"])
-		require.Equal(t, "NODE_UNAVAILABLE", body["code"])
-		require.Contains(t, body["message"], code)
+		require.Equal(t, want.code, body["code"])
+		require.Contains(t, body["message"], want.text)
 	}
 	f.unknown = true
 	requireAPIError(t, do(h, http.MethodGet, of, ""), http.StatusServiceUnavailable, "P-Chain height")

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +19,7 @@ import (
 	"quorate/aggregator"
 	"quorate/aggregator/evmmessage"
 	"quorate/aggregator/l1message"
+	"quorate/internal/store"
 )
 
 // sentPath is the path of the messages of a transaction.
@@ -129,6 +133,7 @@ func TestRefusalsOfEVMTransactions(t *testing.T) {
 		"node faulty":          {err: &aggregator.Error{Code: aggregator.CodeNodeFaulty, Message: "bad node"}, status: 502, code: "NODE_FAULTY"},
 		"node busy":            {err: &aggregator.Error{Code: aggregator.CodeNodeBusy, Message: "busy", RetryAfter: time.Second}, status: 503, code: "NODE_BUSY", retry: "1"},
 		"out of time":          {err: context.DeadlineExceeded, status: 503},
+		"store unavailable":    {err: fmt.Errorf("reading: %w", store.ErrUnavailable), status: 503, code: "NOT_INDEXED", retry: "5"},
 		"101 messages":         {sent: 101, status: 400, code: "TOO_MANY_MESSAGES", part: "101 messages, at most 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,6 +147,30 @@ func TestRefusalsOfEVMTransactions(t *testing.T) {
 				require.Equal(t, test.code, body["code"])
 			}
 			require.Empty(t, s.requests(), "nothing is signed")
+		})
+	}
+}
+
+// Reading the transaction and signing its messages take no longer together than one request may.
+func TestSentMessagesHaveOneDeadline(t *testing.T) {
+	for query, want := range map[string]time.Duration{"": 15 * time.Second, "?waitSeconds=40": 40 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &fakeSigner{
+				sent: func(context.Context, string, ids.ID) ([]evmmessage.Sent, error) {
+					time.Sleep(10 * time.Second)
+					return sentMessages(t, 2), nil
+				},
+				sign: func(ctx context.Context, _ aggregator.Request) (*aggregator.Result, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+			}
+			h := newPublic(t, s, func(o *Options) { o.RequestTimeout = 15 * time.Second })
+			began := time.Now()
+			w := get(h, sentPath("c-chain", "0x"+ids.ID{1}.Hex())+query)
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			require.Equal(t, 2, strings.Count(w.Body.String(), "could not be signed in the time allowed"))
+			require.Equal(t, want, time.Since(began))
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"quorate/aggregator"
 	"quorate/aggregator/l1message"
 	"quorate/handlers/compat"
+	"quorate/internal/store"
 )
 
 func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
@@ -131,6 +133,7 @@ func TestRefusalsOfTransactions(t *testing.T) {
 		"node away":             {err: &aggregator.Error{Code: aggregator.CodeNodeUnavailable, Message: "no node"}, status: 503, code: "NODE_UNAVAILABLE"},
 		"node faulty":           {err: &aggregator.Error{Code: aggregator.CodeNodeFaulty, Message: "bad node"}, status: 502, code: "NODE_FAULTY"},
 		"out of time":           {err: context.DeadlineExceeded, status: 503},
+		"store unavailable":     {err: fmt.Errorf("reading the index: %w: secret", store.ErrUnavailable), status: 503, code: "NOT_INDEXED", retry: "5", part: "the index cannot be read"},
 		"a fault of ours":       {err: errors.New("secret: disk"), status: 500, code: "INTERNAL"},
 	} {
 		t.Run(name, func(t *testing.T) {

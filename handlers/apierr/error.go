@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"quorate/internal/store"
 )
 
 var (
@@ -61,6 +63,11 @@ func Unavailable(cause error, format string, args ...any) *Error {
 	return &Error{Status: http.StatusServiceUnavailable, Message: fmt.Sprintf(format, args...), Err: cause}
 }
 
+// Unreadable returns the error for an answer from the index while the store is unavailable.
+func Unreadable(cause error) *Error {
+	return Unavailable(cause, "the index cannot be read at the moment; try again in a few seconds")
+}
+
 // Internal returns the error for a fault of the service; cause is logged and never sent.
 func Internal(cause error) *Error {
 	return &Error{
@@ -78,6 +85,9 @@ func from(err error, c echo.Context, form Form) *Error {
 	}
 	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(c.Request().Context()), ErrStopping) {
 		return Unavailable(err, "the service is stopping; send the request again")
+	}
+	if errors.Is(err, store.ErrUnavailable) {
+		return Unreadable(err)
 	}
 	var routing *echo.HTTPError
 	if !errors.As(err, &routing) {

@@ -95,16 +95,12 @@ func (p Progress) Behind(chain string) error {
 		return err
 	}
 	if errors.Is(p.Unreadable, store.ErrUnavailable) || errors.Is(p.Unreadable, context.DeadlineExceeded) {
-		return unreadable(p.Unreadable)
+		return apierr.Unreadable(p.Unreadable)
 	}
 	if p.Rebuilding {
 		return CatchingUp(p.Err, "the index of %s is being rebuilt, %d%% is done; try again later", chain, p.Rebuilt)
 	}
 	return CatchingUp(p.Err, "the index of %s is still catching up: it has reached %s; try again later", chain, p.reached())
-}
-
-func unreadable(cause error) error {
-	return apierr.Unavailable(cause, "the index cannot be read at the moment; try again in a few seconds")
 }
 
 // reached says how far the index is.
@@ -170,7 +166,7 @@ func Explain(request context.Context, err error, particular func(error) error) e
 	case request.Err() != nil, errors.Is(err, store.ErrClosed):
 		return apierr.Unavailable(err, "the service is stopping; send the request again")
 	case errors.Is(err, store.ErrUnavailable):
-		return unreadable(err)
+		return apierr.Unreadable(err)
 	case errors.Is(err, node.ErrNoRoom):
 		return apierr.Unavailable(err, "the answer needs more memory than is free for large answers at the moment; try again in a few seconds")
 	case errors.Is(err, node.ErrBusy):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,8 +14,10 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
+	"quorate/aggregator/l1message"
 	"quorate/handlers/apierr"
 	"quorate/handlers/stream"
+	"quorate/internal/store"
 	"quorate/validators"
 )
 
@@ -105,6 +108,9 @@ func (f *changeFeed) failure(ctx context.Context, err error) error {
 	case errors.Is(err, validators.ErrUnknownSubnet):
 		e.Status, e.Code = http.StatusNotFound, string(aggregator.CodeUnknownSubnet)
 		e.Message = "subnetId: the network has no subnet " + f.subnetID.String()
+	case errors.Is(err, store.ErrUnavailable):
+		e.Code = string(l1message.CodeNotIndexed)
+		e.Message = fmt.Sprintf("the validators of subnet %s cannot be read now, because the index cannot be read; connect again in a few seconds with the same cursor", f.subnetID)
 	case errors.Is(err, validators.ErrMerged):
 		e.Message = validators.ErrMerged.Error()
 	}

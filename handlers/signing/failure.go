@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -12,6 +13,7 @@ import (
 	"quorate/aggregator/evmmessage"
 	"quorate/aggregator/l1message"
 	"quorate/handlers/apierr"
+	"quorate/internal/store"
 )
 
 // failure returns the error for the client if there is no signed message. ctx is the request's context: once it is
@@ -29,6 +31,8 @@ func failure(ctx context.Context, err error, f form) error {
 		e := apierr.Unavailable(err, "the service is stopping; send the request again")
 		e.Code = string(aggregator.CodeShutdown)
 		return e
+	case errors.Is(err, store.ErrUnavailable):
+		return explain(&aggregator.Error{Code: l1message.CodeNotIndexed, Message: apierr.Unreadable(nil).Message, RetryAfter: storePause, Err: err}, f)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the message could not be signed in the time allowed for a request; try again in a moment")
 	default:
@@ -37,6 +41,9 @@ func failure(ctx context.Context, err error, f form) error {
 		return e
 	}
 }
+
+// storePause is when to repeat a request that failed because the store is unavailable.
+const storePause = 5 * time.Second
 
 // explain maps an aggregation failure to a status. It is a 4xx only if a changed request can succeed.
 func explain(failed *aggregator.Error, f form) *apierr.Error {
