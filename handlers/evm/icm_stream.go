@@ -154,6 +154,8 @@ func (f *icmFeed) seek(ctx context.Context, from string) error {
 			continue
 		case err != nil:
 			return err
+		case p.Unreadable != nil:
+			return p.Behind("chain " + c.name) // its height is not known, so a cursor cannot be checked
 		}
 		f.oldest[id] = log.From
 		at, known := f.at[id]

@@ -361,6 +361,30 @@ func TestICMStreamOfSomeChains(t *testing.T) {
 	}
 }
 
+// While the height of a chain cannot be read, a valid cursor gets 503, so that clients connect again with it: 400 would end
+// their streams.
+func TestICMStreamWhileTheStoreIsUnavailable(t *testing.T) {
+	f := newFake()
+	f.log = evm.ICMLog{From: evm.ICMPosition{Number: 5}}
+	f.progress = reply.Progress{Height: 1_000_000, CaughtUp: true}
+	one := f.chain()
+	one.BlockchainID = cChainID
+	streams := stream.New(stream.Options{Life: 10 * time.Millisecond})
+	defer streams.Close()
+	h := must(handlers.New(handlers.Options{EVM: api.Options{Chains: must(api.NewChains([]api.Chain{one}, false))}, Streams: streams}))
+	open := apitest.Get(h, icmStreamPath)
+	require.Equal(t, http.StatusOK, open.Code, open.Body)
+	_, cursor, _ := strings.Cut(open.Body.String(), "id: ")
+	cursor, _, _ = strings.Cut(cursor, "\n")
+	require.NotEmpty(t, cursor)
+	for _, err := range []error{store.ErrUnavailable, context.DeadlineExceeded} {
+		f.progress = reply.Progress{Unreadable: fmt.Errorf("reading the last block: %w", err)}
+		w := apitest.Get(h, icmStreamPath+"?cursor="+cursor)
+		require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), "the index cannot be read at the moment")
+	}
+}
+
 // Steps that a filter does not select count as requests, as those that are sent do.
 func TestICMStreamChargesWhatItReads(t *testing.T) {
 	for name, query := range map[string]string{"none selected": "&to=" + common.Address{1}.Hex(), "all selected": ""} {
