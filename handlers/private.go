@@ -116,11 +116,12 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 				}
 			}
 		}
-		rebuilds, err := rebuildsOf(c.Request().Context(), o.Slots)
-		if err != nil {
-			return err
+		status := IndexStatus{Networks: networks}
+		var err error
+		if status.Rebuilds, err = rebuildsOf(c.Request().Context(), o.Slots); err != nil {
+			status.RebuildsError = err.Error()
 		}
-		return c.JSON(http.StatusOK, IndexStatus{Networks: networks, Rebuilds: rebuilds})
+		return c.JSON(http.StatusOK, status)
 	})
 	if len(o.Slots) > 0 {
 		e.POST("/index/rebuild", askRebuild(o.Slots))
@@ -151,6 +152,8 @@ type IndexStatus struct {
 	Networks map[string]map[string]ChainStatus `json:"networks"`
 	// Rebuilds are the rebuilds in progress.
 	Rebuilds []*Rebuild `json:"rebuilds,omitempty"`
+	// RebuildsError is why Rebuilds are unknown.
+	RebuildsError string `json:"rebuildsError,omitempty"`
 }
 
 // ChainStatus is the progress of a chain's index.

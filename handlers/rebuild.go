@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -53,11 +54,19 @@ func (r *Rebuild) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// rebuildsOf returns the rebuilds that are in progress.
+// rebuildsTimeout limits the reads of rebuildsOf. Probes usually wait longer.
+const rebuildsTimeout = 2 * time.Second
+
+// rebuildsOf returns the rebuilds that are in progress. It fails if the store does not answer within rebuildsTimeout.
 func rebuildsOf(ctx context.Context, all []*index.Slots) (rebuilds []*Rebuild, err error) {
+	reading, cancel := context.WithTimeout(ctx, rebuildsTimeout)
+	defer cancel()
 	for _, slots := range all {
-		s, err := slots.Status(ctx)
-		if err != nil {
+		s, err := slots.Status(reading)
+		switch {
+		case err != nil && errors.Is(reading.Err(), context.DeadlineExceeded):
+			return nil, fmt.Errorf("the store has not answered within %s", rebuildsTimeout)
+		case err != nil:
 			return nil, err
 		}
 		if s != nil {

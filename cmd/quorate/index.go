@@ -165,6 +165,9 @@ func (w *watch) lines(status handlers.IndexStatus) {
 	for _, r := range status.Rebuilds {
 		_, _ = fmt.Fprintf(w.out, "rebuild %s: %s\n", r.Index, r)
 	}
+	if status.RebuildsError != "" {
+		_, _ = fmt.Fprintf(w.out, "rebuilds: unknown: %s\n", status.RebuildsError)
+	}
 }
 
 // indexedBlocks returns the number of blocks that all projections of a chain have indexed. From is above Next if one of

@@ -81,7 +81,7 @@ func TestIndexStatusFollows(t *testing.T) {
 		`{"networks":{}}`,
 		`{"networks":{"fuji":{"P":{"state":"catching up","from":10,"next":4,"tip":6009,"lag":6006}}}}`,
 		`{"networks":{"fuji":{"P":{"state":"catching up","from":10,"next":1010,"tip":6009,"lag":5000,"blocksPerSecond":100}}}}`,
-		`{"networks":{"fuji":{"P":{"state":"stopped","from":10,"next":2000,"tip":6009,"lag":4010,"error":"block does not follow"}}}}`,
+		`{"networks":{"fuji":{"P":{"state":"stopped","from":10,"next":2000,"tip":6009,"lag":4010,"error":"block does not follow"}}},"rebuildsError":"the store has not answered within 2s"}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(answers[0]))
@@ -96,6 +96,7 @@ func TestIndexStatusFollows(t *testing.T) {
 		"fuji P: catching up, 0 blocks indexed from height 10 on, 6006 to go",
 		"fuji P: catching up, 1000 blocks indexed from height 10 on, 5000 to go, 100 blocks/s, 50s left",
 		"fuji P: stopped, 1990 blocks indexed from height 10 on, 4010 to go: block does not follow",
+		"rebuilds: unknown: the store has not answered within 2s",
 	}, strings.Split(strings.TrimSpace(out), "\n"))
 }
 
