@@ -42,7 +42,7 @@ func TestOneUnwillingValidatorDoesNotStopTheQuorum(t *testing.T) {
 	for name, fault := range map[string]behave{
 		"silent":           mute,
 		"refuses for good": refuse(-2, "unregistered handler", 0),
-		"not accepted yet": refuse(3, "unknown message", 0),
+		"not accepted yet": refuse(3, "unknown *payload.AddressedCall message", 0),
 		"answers at once":  honest(0),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestOneUnwillingValidatorDoesNotStopTheQuorum(t *testing.T) {
 func TestRefusersAreAskedLess(t *testing.T) {
 	for name, do := range map[string]behave{
 		"for good": refuse(-2, "unregistered handler", time.Millisecond),
-		"for now":  refuse(3, "unknown message", time.Millisecond),
+		"for now":  refuse(3, "unknown *payload.AddressedCall message", time.Millisecond),
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newFakeNetwork(t, sameWeights(100, 10)...)
@@ -118,7 +118,7 @@ func TestEarlyRequestsDoNotCountAsRefusals(t *testing.T) {
 			}
 			v.do = func(v *fakeValidator, m *warp.UnsignedMessage) ([]byte, error, time.Duration, bool) {
 				if time.Now().Before(accepted) {
-					return refuse(3, "unknown message", time.Millisecond)(v, m)
+					return refuse(3, "unknown *payload.AddressedCall message", time.Millisecond)(v, m)
 				}
 				return honest(after)(v, m)
 			}
@@ -186,7 +186,7 @@ func TestUnconnectedValidatorThatConnectsIsAsked(t *testing.T) {
 func TestUnseenMessageIsPolledUntilTheDeadline(t *testing.T) {
 	n := newFakeNetwork(t, 25, 25, 25, 25)
 	for _, v := range n.validators {
-		v.do = refuse(3, "unknown message", 5*time.Millisecond)
+		v.do = refuse(3, "unknown *payload.AddressedCall message", 5*time.Millisecond)
 	}
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
 		ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
@@ -194,7 +194,7 @@ func TestUnseenMessageIsPolledUntilTheDeadline(t *testing.T) {
 		start := time.Now()
 		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: time.Minute})
 		failed := requireFailure(t, err, CodeNotSeen)
-		require.Contains(t, failed.Message, "unknown message")
+		require.Contains(t, failed.Message, "unknown *payload.AddressedCall message")
 		require.Equal(t, 4*time.Second, time.Since(start))
 		require.Less(t, n.requests, 4*12, "polls must back off")
 	})

@@ -150,7 +150,7 @@ func act(r *round, rng *rand.Rand, now time.Duration) string {
 		r.failed(nodeID, refused, &common.AppError{Code: -2}, now)
 		return "a refusal"
 	case 4:
-		r.failed(nodeID, refused, &common.AppError{Code: 3, Message: "unknown message"}, now)
+		r.failed(nodeID, refused, &common.AppError{Code: 3, Message: "unknown *payload.AddressedCall message"}, now)
 		return "not yet"
 	case 5:
 		r.failed(nodeID, invalid, nil, now)

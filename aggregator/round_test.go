@@ -129,7 +129,7 @@ func TestRefusalsThatWaitingCannotCure(t *testing.T) {
 		{testChain, 1, "failed to parse message", true},
 		{testChain, 1, "unknown payload type: *payload.AddressedCall", false},
 		{testChain, 2, "failed to verify", false},
-		{testChain, 3, "unknown message", false},
+		{testChain, 3, "unknown *payload.AddressedCall message", false},
 		{testChain, 4, "not accepted", false},
 		{constants.PlatformChainID, 1, "bad", true},
 		{constants.PlatformChainID, 2, "source address should be empty", true},

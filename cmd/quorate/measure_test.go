@@ -210,7 +210,7 @@ func TestMeasureWritesAndCompares(t *testing.T) {
 	args[5] = "2"
 	code, out, errOut = quorate(t, "", args...)
 	require.Equal(t, exitNegative, code)
-	require.Contains(t, out, "2 refused (3: unknown message)")
+	require.Contains(t, out, "2 not accepted yet")
 	require.Contains(t, errOut, "no round reached 67%")
 
 	n.SetAPIFault(&simnet.APIFault{Garbage: "nonsense"})

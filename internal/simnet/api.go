@@ -14,11 +14,13 @@ import (
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/api/info"
+	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/peer"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/utils/set"
@@ -26,6 +28,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
 	"github.com/ava-labs/avalanchego/vms/proposervm"
+	"github.com/ava-labs/avalanchego/vms/types"
 
 	"quorate/internal/simnet/history"
 )
@@ -263,7 +266,11 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 	case "platform.getTx":
 		return nil, errors.New("couldn't get tx: not found")
 	case "platform.getL1Validator":
-		return nil, errors.New("fetching L1 validator failed: not found")
+		var args platformvm.GetL1ValidatorArgs
+		if err := json.Unmarshal(params, &args); err != nil {
+			return nil, err
+		}
+		return n.l1Validator(args.ValidationID)
 	case "platform.getValidatorsAt":
 		var args platformvm.GetValidatorsAtArgs
 		if err := json.Unmarshal(params, &args); err != nil {
@@ -317,9 +324,9 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 		}
 		return platformvm.GetSubnetResponse{
 			ControlKeys:    []string{},
-			ConversionID:   draw(n.options.Seed, "conversion", 0),
-			ManagerChainID: n.chain,
-			ManagerAddress: make([]byte, 20),
+			ConversionID:   n.conversion().ConversionID,
+			ManagerChainID: n.conversion().ChainID,
+			ManagerAddress: n.conversion().Addr,
 		}, nil
 	}
 	return nil, unknownMethod(method)
@@ -341,7 +348,7 @@ func (n *Network) current(subnetID ids.ID) (any, error) {
 	for nodeID, m := range s[subnetID] {
 		v := validator{NodeID: nodeID, Weight: avajson.Uint64(m.Weight)}
 		if subnetID == n.l1 && m.Validator != nil {
-			id := n.l1.Append(uint32(m.Validator.Index))
+			id := m.Validator.validationID()
 			balance := avajson.Uint64(m.Balance)
 			v.ValidationID, v.Balance = &id, &balance
 		}
@@ -349,6 +356,28 @@ func (n *Network) current(subnetID ids.ID) (any, error) {
 	}
 	slices.SortFunc(validators, func(a, b validator) int { return a.NodeID.Compare(b.NodeID) })
 	return map[string]any{"validators": validators}, nil
+}
+
+// l1Validator returns a current validator of the L1. It has no owners.
+func (n *Network) l1Validator(validationID ids.ID) (any, error) {
+	m, ok := n.l1Member(validationID)
+	if !ok {
+		return nil, fmt.Errorf("fetching L1 validator %q failed: %w", validationID, database.ErrNotFound)
+	}
+	key := types.JSONByteSlice(bls.PublicKeyToCompressedBytes(m.Validator.signer.PublicKey()))
+	balance, nonce := avajson.Uint64(m.Balance), avajson.Uint64(m.nonce)
+	return platformvm.GetL1ValidatorReply{
+		APIL1Validator: platformapi.APIL1Validator{
+			NodeID: m.Validator.NodeID,
+			Weight: avajson.Uint64(m.Weight),
+			BaseL1Validator: platformapi.BaseL1Validator{
+				ValidationID: &validationID, PublicKey: &key, MinNonce: &nonce, Balance: &balance,
+				RemainingBalanceOwner: &platformapi.Owner{Addresses: []string{}}, DeactivationOwner: &platformapi.Owner{Addresses: []string{}},
+			},
+		},
+		SubnetID: n.l1,
+		Height:   avajson.Uint64(n.Height()),
+	}, nil
 }
 
 func (n *Network) proposer(name, method string) (any, error) {

@@ -22,7 +22,7 @@ func TestLies(t *testing.T) {
 			valid := func(v *Validator, m *warp.UnsignedMessage) bool {
 				v.count(m.ID())
 				var answer sdk.SignatureResponse
-				require.NoError(t, proto.Unmarshal(v.answer(m, nil).Bytes, &answer))
+				require.NoError(t, proto.Unmarshal(v.answer(m, nil, Answer{Bytes: response(n.signature(m, v.Index)), Times: 1}).Bytes, &answer))
 				signature, err := bls.SignatureFromBytes(answer.Signature)
 				require.NoError(t, err)
 				return bls.Verify(v.signer.PublicKey(), signature, m.Bytes())

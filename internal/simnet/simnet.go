@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -88,6 +89,8 @@ type Member struct {
 	Weight    uint64
 	// Balance of an L1 validator, in nAVAX.
 	Balance uint64
+
+	nonce uint64 // lowest nonce of the next change of the weight
 }
 
 const (
@@ -318,14 +321,18 @@ func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Me
 	from := n.height() + 1
 	next := make(state)
 	for id, members := range n.states[len(n.states)-1].state {
-		copied := make(map[ids.NodeID]Member, len(members))
-		for nodeID, m := range members {
-			copied[nodeID] = m
-		}
-		next[id] = copied
+		next[id] = maps.Clone(members)
 	}
 	if change != nil {
+		before := maps.Clone(next[subnetID])
 		change(next[subnetID])
+		for nodeID, m := range next[subnetID] {
+			old, ok := before[nodeID]
+			if m.nonce = old.nonce; ok && m.Weight != old.Weight {
+				m.nonce++
+			}
+			next[subnetID][nodeID] = m
+		}
 	}
 	n.states = append(n.states, dated{from: from, state: next})
 }

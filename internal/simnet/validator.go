@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -24,6 +25,8 @@ import (
 	"github.com/ava-labs/avalanchego/network/peer"
 	p2ppb "github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/proto/pb/sdk"
+	"github.com/ava-labs/avalanchego/snow/engine/common"
+	"github.com/ava-labs/avalanchego/staking"
 	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils"
 	"github.com/ava-labs/avalanchego/utils/bloom"
@@ -49,13 +52,13 @@ type Validator struct {
 	mu        sync.Mutex
 	behaviour Behaviour             // guarded by mu
 	hook      Hook                  // guarded by mu
-	code      int32                 // guarded by mu; of refusals
-	text      string                // guarded by mu; of refusals
+	refusal   *common.AppError      // guarded by mu; nil means that of the chain's VM
 	malformed int                   // guarded by mu; number of malformed answers so far
 	addr      netip.AddrPort        // guarded by mu; kept when stopped
 	listener  net.Listener          // guarded by mu; nil when stopped
 	conns     map[net.Conn]struct{} // guarded by mu
 	asked     map[ids.ID]struct{}   // guarded by mu; recent messages
+	apps      map[ids.ID]app        // guarded by mu; by chain
 }
 
 func newValidator(n *Network, i int, behaviour Behaviour) (*Validator, error) {
@@ -74,11 +77,10 @@ func newValidator(n *Network, i int, behaviour Behaviour) (*Validator, error) {
 		identity:  identity,
 		signer:    signer,
 		behaviour: behaviour,
-		code:      3,
-		text:      "unknown message",
 		addr:      netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0),
 		conns:     make(map[net.Conn]struct{}),
 		asked:     make(map[ids.ID]struct{}),
+		apps:      make(map[ids.ID]app),
 	}, nil
 }
 
@@ -105,11 +107,12 @@ func (v *Validator) SetBehaviour(b Behaviour) error {
 	return v.Start()
 }
 
-// SetRefusal sets the error with which a Refusing validator answers.
+// SetRefusal sets the error with which a Refusing validator answers what others sign.
+// Without it, v answers as a node that has not accepted the message's block.
 func (v *Validator) SetRefusal(code int32, text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.code, v.text = code, text
+	v.refusal = &common.AppError{Code: code, Message: text}
 }
 
 // SetHook replaces the behaviour by h; nil restores it.
@@ -193,6 +196,8 @@ type session struct {
 	conn *tls.Conn
 	ctx  context.Context //nolint:containedctx // ends with the connection
 	mu   sync.Mutex      // held while a message is written
+
+	nodeID ids.NodeID
 }
 
 const maxMessage = constants.DefaultMaxMessageSize
@@ -204,7 +209,11 @@ func (v *Validator) serve(ctx context.Context, raw net.Conn, config *tls.Config)
 		return
 	}
 	_ = raw.SetDeadline(time.Time{})
-	s := &session{v: v, conn: conn, ctx: ctx}
+	cert, err := staking.ParseCertificate(conn.ConnectionState().PeerCertificates[0].Raw)
+	if err != nil {
+		return
+	}
+	s := &session{v: v, conn: conn, ctx: ctx, nodeID: ids.NodeIDFromCert(cert)}
 	if err := s.sendHandshake(); err != nil {
 		return
 	}
@@ -276,7 +285,7 @@ func (s *session) sendHandshake() error {
 		uint32(version.Current.Major),
 		uint32(version.Current.Minor),
 		uint32(version.Current.Patch),
-		uint64(upgrade.GetConfig(v.network.options.NetworkID).HeliconTime.Unix()),
+		uint64(v.network.upgradeTime().Unix()),
 		signed.Timestamp,
 		signed.TLSSignature,
 		signed.BLSSignatureBytes,
@@ -287,6 +296,11 @@ func (s *session) sendHandshake() error {
 		nil,
 		false,
 	))
+}
+
+// upgradeTime returns the time of the newest upgrade.
+func (n *Network) upgradeTime() time.Time {
+	return upgrade.GetConfig(n.options.NetworkID).HeliconTime
 }
 
 func (v *Validator) signedIP() (*peer.SignedIP, error) {
@@ -369,35 +383,25 @@ func (s *session) onGetAncestors(m *p2ppb.GetAncestors) error {
 	return s.send(v.network.messages.Ancestors(chainID, m.RequestId, found))
 }
 
-// onAppRequest answers signature requests. The time for signing counts towards the simulated
-// answer time.
+// onAppRequest answers requests to the VM of a chain. The time for signing counts towards the
+// simulated answer time.
 func (s *session) onAppRequest(m *p2ppb.AppRequest, arrived time.Time) {
 	v := s.v
 	chainID, err := ids.ToID(m.ChainId)
+	if err != nil || !v.validates(chainID) {
+		return // a node drops messages for chains that it does not have
+	}
+	answer, err := v.request(s.ctx, chainID, s.nodeID, m.RequestId, arrived.Add(time.Duration(m.Deadline)), m.AppBytes)
 	if err != nil {
+		v.network.log.Error("answering an application request", slog.Any("chain", chainID), slog.Any("error", err))
 		return
 	}
-	handler, n := binary.Uvarint(m.AppBytes)
-	if n <= 0 || handler != acp118.HandlerID {
-		v.network.log.Debug("request for an unknown handler", "handler", handler)
-		_ = s.send(v.network.messages.AppError(chainID, m.RequestId, p2p.ErrUnregisteredHandler.Code, p2p.ErrUnregisteredHandler.Message))
-		return
+	due := arrived
+	if msg, justification := signatureRequest(m.AppBytes); msg != nil && answer.Times > 0 && v.signs(chainID) {
+		v.count(msg.ID())
+		answer = v.answer(msg, justification, answer)
+		due = due.Add(v.network.AnswerTime(v.Index, msg.ID()) + answer.Delay)
 	}
-	// A node of an EVM chain drops even request IDs, which belong to another protocol.
-	if _, known := v.network.chains[chainID]; !known && chainID != constants.PlatformChainID || m.RequestId%2 == 0 {
-		return
-	}
-	var request sdk.SignatureRequest
-	if err := proto.Unmarshal(m.AppBytes[n:], &request); err != nil {
-		return
-	}
-	msg, err := warp.ParseUnsignedMessage(request.Message)
-	if err != nil || msg.SourceChainID != chainID {
-		_ = s.send(v.network.messages.AppError(chainID, m.RequestId, p2p.ErrUnexpected.Code, "failed to parse warp unsigned message"))
-		return
-	}
-	v.count(msg.ID())
-	answer := v.answer(msg, request.Justification)
 	if answer.Times == 0 {
 		return
 	}
@@ -415,7 +419,6 @@ func (s *session) onAppRequest(m *p2ppb.AppRequest, arrived time.Time) {
 			}
 		}
 	}
-	due := arrived.Add(v.network.AnswerTime(v.Index, msg.ID()) + answer.Delay)
 	if !time.Now().Before(due) && answer.Drip == 0 {
 		reply()
 		return
@@ -427,6 +430,46 @@ func (s *session) onAppRequest(m *p2ppb.AppRequest, arrived time.Time) {
 			reply()
 		}
 	})
+}
+
+// validates returns whether v's node runs a chain.
+func (v *Validator) validates(chainID ids.ID) bool {
+	if chainID == constants.PlatformChainID {
+		return true
+	}
+	subnetID, ok := v.network.chains[chainID]
+	return ok && (subnetID == constants.PrimaryNetworkID || v.inL1())
+}
+
+// inL1 returns whether v tracks the L1: from the start or as one of its current validators.
+func (v *Validator) inL1() bool {
+	if v.network.l1 == ids.Empty {
+		return false
+	}
+	if v.Index < v.network.options.L1Validators {
+		return true
+	}
+	_, ok := v.network.l1Member(v.validationID())
+	return ok
+}
+
+// signs returns whether the VM of a chain has an ACP-118 handler.
+func (v *Validator) signs(chainID ids.ID) bool {
+	return v.network.past == nil || chainID != v.network.xChain
+}
+
+// signatureRequest returns the message and the justification of an ACP-118 request, or nil.
+func signatureRequest(b []byte) (msg *warp.UnsignedMessage, justification []byte) {
+	handler, content, ok := p2p.ParseMessage(b)
+	var request sdk.SignatureRequest
+	if !ok || handler != acp118.HandlerID || proto.Unmarshal(content, &request) != nil {
+		return nil, nil
+	}
+	msg, err := warp.ParseUnsignedMessage(request.Message)
+	if err != nil {
+		return nil, nil
+	}
+	return msg, request.Justification
 }
 
 // count adds a request to the statistics.
@@ -445,32 +488,35 @@ func (v *Validator) count(id ids.ID) {
 	v.asked[id] = struct{}{}
 }
 
-// answer returns the answer to a request.
-func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte) Answer {
+// answer returns the answer to a signature request that v's node would answer with honest.
+// Faults other than silence only change signatures.
+func (v *Validator) answer(msg *warp.UnsignedMessage, justification []byte, honest Answer) Answer {
 	v.mu.Lock()
-	behaviour, hook, code, text := v.behaviour, v.hook, v.code, v.text
+	behaviour, hook, refusal := v.behaviour, v.hook, v.refusal
 	kind := v.malformed
 	if behaviour == Malformed {
 		v.malformed++
 	}
 	v.mu.Unlock()
-	honest := func() Answer {
-		return Answer{Bytes: response(v.network.signature(msg, v.Index)), Times: 1}
-	}
 	switch {
 	case hook != nil:
-		return hook(msg, justification, honest())
-	case behaviour == Refusing:
-		return Answer{Refuse: true, Code: code, Text: text, Times: 1}
+		return hook(msg, justification, honest)
 	case behaviour == Silent, behaviour == Offline:
 		return Answer{}
+	case behaviour == Refusing && refusal != nil && !invalidRequest(honest):
+		return Answer{Refuse: true, Code: refusal.Code, Text: refusal.Message, Times: 1}
+	case honest.Refuse:
+		return honest
 	case behaviour == WrongSignature:
 		return Answer{Bytes: response(v.network.wrongSignature(msg, v)), Times: 1}
 	case behaviour == Malformed:
 		return Answer{Bytes: garbage(kind, v.network.signature(msg, v.Index)), Times: 1}
 	}
-	return honest()
+	return honest
 }
+
+// invalidRequest returns whether the ACP-118 handler refuses a request whatever its chain has accepted.
+func invalidRequest(a Answer) bool { return a.Refuse && a.Code == p2p.ErrUnexpected.Code }
 
 // wrongSignature returns what a validator with the behaviour WrongSignature answers, which may be
 // a valid signature.

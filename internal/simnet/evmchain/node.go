@@ -85,6 +85,12 @@ func (n *Node) Tip() uint64 {
 	return uint64(len(n.blocks)) - 1
 }
 
+// Has returns whether n has accepted a block.
+func (n *Node) Has(hash common.Hash) bool {
+	_, err := n.blockOfHash(hash, &Faults{})
+	return err == nil
+}
+
 // Txs returns the number of transactions up to the last block.
 func (n *Node) Txs() int {
 	n.mu.RLock()
