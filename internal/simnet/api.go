@@ -207,16 +207,16 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 	case "info.peers":
 		var reply info.PeersReply
 		for _, v := range n.validators[1:] {
-			addr := v.Addr()
-			if addr.Port() == 0 {
+			if !v.listening() {
 				continue
 			}
+			addr := v.Addr()
 			reply.Peers = append(reply.Peers, info.Peer{Info: peer.Info{
 				IP:             addr,
 				PublicIP:       addr,
 				ID:             v.NodeID,
 				Version:        version.Current.String(),
-				TrackedSubnets: set.Of(constants.PrimaryNetworkID),
+				TrackedSubnets: set.Of(append(v.trackedSubnets(), constants.PrimaryNetworkID)...),
 			}})
 		}
 		reply.NumPeers = avajson.Uint64(len(reply.Peers))

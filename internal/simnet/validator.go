@@ -2,10 +2,8 @@ package simnet
 
 import (
 	"context"
-	"crypto"
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,14 +25,9 @@ import (
 	"github.com/ava-labs/avalanchego/proto/pb/sdk"
 	"github.com/ava-labs/avalanchego/snow/engine/common"
 	"github.com/ava-labs/avalanchego/staking"
-	"github.com/ava-labs/avalanchego/upgrade"
-	"github.com/ava-labs/avalanchego/utils"
-	"github.com/ava-labs/avalanchego/utils/bloom"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
-	"github.com/ava-labs/avalanchego/utils/ips"
-	"github.com/ava-labs/avalanchego/version"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 )
 
@@ -54,7 +47,8 @@ type Validator struct {
 	hook      Hook                  // guarded by mu
 	refusal   *common.AppError      // guarded by mu; nil means that of the chain's VM
 	malformed int                   // guarded by mu; number of malformed answers so far
-	addr      netip.AddrPort        // guarded by mu; kept when stopped
+	addr      netip.AddrPort        // guarded by mu; unchanged by Stop
+	ips       *peer.IPSigner        // guarded by mu; of addr
 	listener  net.Listener          // guarded by mu; nil when stopped
 	conns     map[net.Conn]struct{} // guarded by mu
 	asked     map[ids.ID]struct{}   // guarded by mu; recent messages
@@ -129,6 +123,13 @@ func (v *Validator) Addr() netip.AddrPort {
 	return v.addr
 }
 
+// listening returns whether v's node runs, so that others are connected to it.
+func (v *Validator) listening() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.listener != nil
+}
+
 // Start opens v's listener, each time on the same port.
 func (v *Validator) Start() error {
 	v.mu.Lock()
@@ -143,6 +144,9 @@ func (v *Validator) Start() error {
 	v.listener = l
 	v.addr = l.Addr().(*net.TCPAddr).AddrPort()
 	v.addr = netip.AddrPortFrom(v.addr.Addr().Unmap(), v.addr.Port())
+	if v.ips == nil {
+		v.ips = ipSigner(v.identity, v.addr, v.signer)
+	}
 	v.network.running.Go(func() { v.accept(l) })
 	return nil
 }
@@ -192,12 +196,17 @@ func (v *Validator) accept(l net.Listener) {
 
 // session is one connection after the TLS handshake.
 type session struct {
-	v    *Validator
-	conn *tls.Conn
-	ctx  context.Context //nolint:containedctx // ends with the connection
-	mu   sync.Mutex      // held while a message is written
-
+	v      *Validator
+	conn   *tls.Conn
+	ctx    context.Context //nolint:containedctx // ends with the connection
+	cert   *staking.Certificate
 	nodeID ids.NodeID
+	mu     sync.Mutex  // held while a message is written
+	pinged atomic.Bool // a ping has no pong yet
+
+	// Owned by the goroutine that reads. A peer is served once it has sent a valid handshake
+	// and a peer list.
+	gotHandshake, finished bool
 }
 
 const maxMessage = constants.DefaultMaxMessageSize
@@ -213,12 +222,15 @@ func (v *Validator) serve(ctx context.Context, raw net.Conn, config *tls.Config)
 	if err != nil {
 		return
 	}
-	s := &session{v: v, conn: conn, ctx: ctx, nodeID: ids.NodeIDFromCert(cert)}
+	s := &session{v: v, conn: conn, ctx: ctx, cert: cert, nodeID: ids.NodeIDFromCert(cert)}
 	if err := s.sendHandshake(); err != nil {
 		return
 	}
+	v.network.running.Go(s.ping)
 	var header [4]byte
 	for {
+		// Peers send pings, so that a node ends a connection without any message.
+		_ = conn.SetReadDeadline(time.Now().Add(constants.DefaultPingPongTimeout))
 		if _, err := io.ReadFull(conn, header[:]); err != nil {
 			return
 		}
@@ -233,9 +245,10 @@ func (v *Validator) serve(ctx context.Context, raw net.Conn, config *tls.Config)
 		arrived := time.Now()
 		msg, err := v.network.messages.Parse(body, ids.EmptyNodeID, func() {})
 		if err != nil {
-			return
+			continue // a node ignores what it cannot parse
 		}
 		if err := s.handle(msg, arrived); err != nil {
+			v.network.log.Debug("connection ended", slog.Int("validator", v.Index), slog.Any("error", err))
 			return
 		}
 	}
@@ -270,81 +283,31 @@ func (s *session) sendDripping(pause time.Duration, msg *message.OutboundMessage
 	return nil
 }
 
-// sendHandshake sends the handshake, which is every peer's first message.
-func (s *session) sendHandshake() error {
-	v := s.v
-	signed, err := v.signedIP()
-	if err != nil {
-		return err
-	}
-	return s.send(v.network.messages.Handshake(
-		v.network.options.NetworkID,
-		uint64(time.Now().Unix()),
-		signed.AddrPort,
-		version.Current.Name,
-		uint32(version.Current.Major),
-		uint32(version.Current.Minor),
-		uint32(version.Current.Patch),
-		uint64(v.network.upgradeTime().Unix()),
-		signed.Timestamp,
-		signed.TLSSignature,
-		signed.BLSSignatureBytes,
-		nil,
-		nil,
-		nil,
-		bloom.EmptyFilter.Marshal(),
-		nil,
-		false,
-	))
-}
-
-// upgradeTime returns the time of the newest upgrade.
-func (n *Network) upgradeTime() time.Time {
-	return upgrade.GetConfig(n.options.NetworkID).HeliconTime
-}
-
-func (v *Validator) signedIP() (*peer.SignedIP, error) {
-	return peer.NewIPSigner(utils.NewAtomic(v.Addr()), v.identity.tls.PrivateKey.(crypto.Signer), v.signer).GetSignedIP()
-}
-
-// peerListSize is the maximum number of addresses in a peer list.
-const peerListSize = 100
-
-// peerList returns addresses of running validators, beginning with the turn-th one.
-func (n *Network) peerList(turn int) []*ips.ClaimedIPPort {
-	var list []*ips.ClaimedIPPort
-	for i := range n.validators {
-		v := n.validators[(turn+i)%len(n.validators)]
-		if v.Addr().Port() == 0 {
-			continue
-		}
-		signed, err := v.signedIP()
-		if err != nil {
-			continue
-		}
-		list = append(list, ips.NewClaimedIPPort(v.identity.cert, signed.AddrPort, signed.Timestamp, signed.TLSSignature))
-		if len(list) == peerListSize {
-			break
-		}
-	}
-	return list
-}
-
+// handle handles a message. An error ends the connection. Until the handshake is finished, a
+// node drops all messages that are not about the connection.
 func (s *session) handle(msg *message.InboundMessage, arrived time.Time) error {
-	n := s.v.network
 	switch m := msg.Message.(type) {
 	case *p2ppb.Handshake:
-		if m.NetworkId != n.options.NetworkID {
-			return errors.New("wrong network")
-		}
-		// The first list is empty, like between peers that know each other. Signing a
-		// hundred addresses for each of a thousand connections would cost more than all
-		// rounds of a test.
-		return s.send(n.messages.PeerList(nil, true))
+		return s.onHandshake(m)
+	case *p2ppb.PeerList:
+		return s.onPeerList(m)
 	case *p2ppb.GetPeerList:
-		return s.send(n.messages.PeerList(n.peerList(int(time.Now().UnixNano()%int64(len(n.validators)))), true))
+		return s.onGetPeerList(m)
 	case *p2ppb.Ping:
-		return s.send(n.messages.Pong())
+		if m.Uptime > maxUptime {
+			return fmt.Errorf("%w: uptime of %d%%", errPeer, m.Uptime)
+		}
+		return s.send(s.v.network.messages.Pong())
+	case *p2ppb.Pong:
+		if !s.pinged.Swap(false) {
+			return fmt.Errorf("%w: pong", errPeer)
+		}
+		return nil
+	}
+	if !s.finished {
+		return nil
+	}
+	switch m := msg.Message.(type) {
 	case *p2ppb.AppRequest:
 		s.onAppRequest(m, arrived)
 	case *p2ppb.GetAncestors:
