@@ -414,7 +414,7 @@ func TestStreamsResume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
-			n, err := simnet.Start(simnet.Options{Seed: 41, Validators: 6, L1Validators: 3})
+			n, err := simnet.Start(simnet.Options{Seed: 41, Validators: 6, L1Validators: 3, ProposedAfter: 100 * time.Millisecond})
 			require.NoError(t, err)
 			dir := t.TempDir()
 			networks := map[string]*simnet.Network{"fuji": n}

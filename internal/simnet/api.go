@@ -18,7 +18,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/peer"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
-	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/formatting"
@@ -179,7 +178,7 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 	case "info.getNetworkID":
 		return info.GetNetworkIDReply{NetworkID: avajson.Uint32(n.options.NetworkID)}, nil
 	case "info.upgrades":
-		return upgrade.GetConfig(n.options.NetworkID), nil
+		return n.upgrades(), nil
 	case "info.getNodeVersion":
 		return info.GetNodeVersionReply{Version: version.Current.String()}, nil
 	case "info.isBootstrapped":
@@ -232,7 +231,7 @@ func (n *Network) at(height platformapi.Height) (state, error) {
 	defer n.mu.Unlock()
 	tip := n.height()
 	if height.IsProposed() {
-		return n.stateAt(tip), nil
+		return n.stateAt(n.clock.proposed(time.Now())), nil
 	}
 	if uint64(height) > tip {
 		return nil, fmt.Errorf("current P-chain height (%d) < requested P-Chain height (%d)", tip, uint64(height))
@@ -242,8 +241,10 @@ func (n *Network) at(height platformapi.Height) (state, error) {
 
 func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 	switch method {
-	case "platform.getHeight", "platform.getProposedHeight":
+	case "platform.getHeight":
 		return api.GetHeightResponse{Height: avajson.Uint64(n.Height())}, nil
+	case "platform.getProposedHeight":
+		return api.GetHeightResponse{Height: avajson.Uint64(n.ProposedHeight())}, nil
 	case "platform.getBlockByHeight":
 		var args api.GetBlockByHeightArgs
 		if err := json.Unmarshal(params, &args); err != nil {
@@ -303,7 +304,7 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 		if err := json.Unmarshal(params, &args); err != nil {
 			return nil, err
 		}
-		return n.current(args.SubnetID)
+		return n.current(args.SubnetID), nil
 	case "platform.validatedBy":
 		var args platformvm.ValidatedByArgs
 		if err := json.Unmarshal(params, &args); err != nil {
@@ -333,11 +334,10 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 }
 
 // current lists a subnet's validators as the node does, in the fields that simnet supports.
-func (n *Network) current(subnetID ids.ID) (any, error) {
-	s, err := n.at(platformapi.ProposedHeight)
-	if err != nil {
-		return nil, err
-	}
+func (n *Network) current(subnetID ids.ID) any {
+	n.mu.Lock()
+	s := n.stateAt(n.height())
+	n.mu.Unlock()
 	type validator struct {
 		NodeID       ids.NodeID      `json:"nodeID"`
 		Weight       avajson.Uint64  `json:"weight"`
@@ -355,7 +355,7 @@ func (n *Network) current(subnetID ids.ID) (any, error) {
 		validators = append(validators, v)
 	}
 	slices.SortFunc(validators, func(a, b validator) int { return a.NodeID.Compare(b.NodeID) })
-	return map[string]any{"validators": validators}, nil
+	return map[string]any{"validators": validators}
 }
 
 // l1Validator returns a current validator of the L1. It has no owners.
@@ -392,10 +392,12 @@ func (n *Network) proposer(name, method string) (any, error) {
 	}
 	switch method {
 	case "proposervm.getProposedHeight":
-		return api.GetHeightResponse{Height: avajson.Uint64(n.Height())}, nil
+		return api.GetHeightResponse{Height: avajson.Uint64(n.ProposedHeight())}, nil
 	case "proposervm.getCurrentEpoch":
-		e := n.currentEpoch()
-		return proposervm.GetEpochResponse{Number: avajson.Uint64(e.number), StartTime: avajson.Uint64(e.start.Unix()), PChainHeight: avajson.Uint64(e.height)}, nil
+		n.mu.Lock()
+		e := n.clock.epoch(time.Now())
+		n.mu.Unlock()
+		return proposervm.GetEpochResponse{Number: avajson.Uint64(e.Number), StartTime: avajson.Uint64(e.StartTime), PChainHeight: avajson.Uint64(e.PChainHeight)}, nil
 	}
 	return nil, unknownMethod(method)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/ava-labs/avalanchego/network/peer"
 	p2ppb "github.com/ava-labs/avalanchego/proto/pb/p2p"
 	"github.com/ava-labs/avalanchego/staking"
-	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils"
 	"github.com/ava-labs/avalanchego/utils/bloom"
 	"github.com/ava-labs/avalanchego/utils/constants"
@@ -54,7 +53,7 @@ func (v *Validator) trackedSubnets() []ids.ID {
 
 // upgradeTime returns the time of the newest upgrade.
 func (n *Network) upgradeTime() time.Time {
-	return upgrade.GetConfig(n.options.NetworkID).HeliconTime
+	return n.upgrades().HeliconTime
 }
 
 // sendHandshake sends the handshake, which is every peer's first message.

@@ -90,7 +90,7 @@ func TestAnswerTimesHaveTheDistributionAskedFor(t *testing.T) {
 
 // The library's own clients can read the node API.
 func TestNodeAPI(t *testing.T) {
-	n := start(t, Options{Seed: 2, Validators: 7, Weights: HeavyTailed, Keyless: 1_000, L1Validators: 3})
+	n := start(t, Options{Seed: 2, Validators: 7, Weights: HeavyTailed, Keyless: 1_000, L1Validators: 3, ProposedAfter: 2 * time.Second, EpochDuration: time.Second})
 	ctx := t.Context()
 	networkID, err := info.NewClient(n.NodeURL()).GetNetworkID(ctx)
 	require.NoError(t, err)
@@ -135,19 +135,40 @@ func TestNodeAPI(t *testing.T) {
 	n.Advance(constants.PrimaryNetworkID, func(members map[ids.NodeID]Member) {
 		delete(members, n.Validators()[0].NodeID)
 	})
-	height, err := p.GetProposedHeight(ctx)
+	atProposed := func() int {
+		outputs, err := p.GetValidatorsAt(ctx, constants.PrimaryNetworkID, platformapi.Height(platformapi.ProposedHeight))
+		require.NoError(t, err)
+		return len(outputs)
+	}
+	proposes := func() uint64 {
+		height, err := p.GetProposedHeight(ctx)
+		require.NoError(t, err)
+		same, err := proposed.GetProposedHeight(ctx)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, same, height)
+		return height
+	}
+	height, err := p.GetHeight(ctx)
 	require.NoError(t, err)
 	require.Equal(t, uint64(2), height)
+	require.Equal(t, uint64(1), proposes(), "the block is new")
+	require.Equal(t, 8, atProposed())
+	current, err := p.GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
+	require.NoError(t, err)
+	require.Len(t, current, 7)
+	require.Eventually(t, func() bool { return proposes() == 2 }, time.Minute, 10*time.Millisecond)
+	require.Equal(t, 7, atProposed())
 	now, err := p.GetValidatorsAt(ctx, constants.PrimaryNetworkID, 2)
 	require.NoError(t, err)
 	require.Len(t, now, 7)
 	before, err := p.GetValidatorsAt(ctx, constants.PrimaryNetworkID, 1)
 	require.NoError(t, err)
 	require.Len(t, before, 8)
-	epoch, err := proposed.GetCurrentEpoch(ctx)
-	require.NoError(t, err)
-	require.Equal(t, uint64(2), epoch.PChainHeight)
-	require.Equal(t, first.Number+1, epoch.Number, "an epoch has one height")
+	require.Eventually(t, func() bool {
+		epoch, err := proposed.GetCurrentEpoch(ctx)
+		require.NoError(t, err)
+		return epoch.PChainHeight == 2 && epoch.Number > first.Number
+	}, time.Minute, 10*time.Millisecond)
 
 	n.SetAPIFault(&APIFault{Status: 503})
 	_, err = p.GetHeight(ctx)

@@ -44,6 +44,14 @@ type Options struct {
 	// C-Chain (History's containers do not reflect it). The first L1 is that of
 	// L1Validators.
 	EVM []EVM
+	// ProposedAfter is the time from the acceptance of a P-Chain block until the proposed
+	// height is its height, unless 64 newer blocks are accepted before. 0 means 30 s, like a
+	// node; a negative time means none, like a node with proposervm-use-current-height.
+	ProposedAfter time.Duration
+	// EpochDuration is the duration of epochs (ACP-181); 0 means that of the network's
+	// upgrades. Epochs follow each other without a gap, as if each chain made blocks all the
+	// time.
+	EpochDuration time.Duration
 	// Log receives log lines; nil means no log.
 	Log *slog.Logger `json:"-"`
 }

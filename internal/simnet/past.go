@@ -60,6 +60,8 @@ func (n *Network) remember(ctx context.Context, h History) error {
 	if err := n.past.Grow(ctx, o.Txs); err != nil {
 		return err
 	}
+	n.clock = newClock(n.options, n.past.Height(history.P))
+	n.past.OnGrown(func() { n.accepted(n.past.Height(history.P)) })
 	n.chain, n.xChain = g.ChainID(history.C), g.ChainID(history.X)
 	clear(n.chains)
 	n.chains[n.chain], n.chains[n.xChain] = constants.PrimaryNetworkID, constants.PrimaryNetworkID

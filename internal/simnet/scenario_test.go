@@ -243,3 +243,40 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		require.ErrorContains(t, err, "simnet: ", name)
 	}
 }
+
+// The proposed height is below the tip for a while. Without a height, the set of the proposed height signs; heights up to
+// the tip are available, and heights above it are refused with the tip.
+func TestProposedHeightBelowTheTip(t *testing.T) {
+	t.Parallel()
+	n, s := serve(t, simnet.Options{Seed: 33, Validators: 5, ProposedAfter: 20 * time.Second}, patient())
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	n.Advance(constants.PrimaryNetworkID, func(members map[ids.NodeID]simnet.Member) {
+		delete(members, n.Validators()[0].NodeID)
+	})
+	began := time.Now()
+	require.Equal(t, uint64(2), n.Height())
+	r, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m")), QuorumPercentage: 100})
+	require.NoError(t, err)
+	if time.Since(began) < 10*time.Second {
+		require.Equal(t, uint64(1), r.PChainHeight)
+		require.Equal(t, 5, r.Signers)
+	}
+	requireVerifies(t, n, r, 100)
+
+	r, err = s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("at the tip")), PChainHeight: 2, QuorumPercentage: 100})
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), r.PChainHeight)
+	require.Equal(t, 4, r.Signers)
+	requireVerifies(t, n, r, 100)
+	_, err = s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("above")), PChainHeight: 3})
+	require.Contains(t, requireCode(t, err, aggregator.CodeHeightUnavailable).Message, "P-Chain height 3")
+
+	require.Eventually(t, func() bool {
+		r, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte(time.Now().String()))})
+		require.NoError(t, err)
+		requireVerifies(t, n, r, 67)
+		return r.PChainHeight == 2
+	}, 2*time.Minute, 100*time.Millisecond, "the proposed height stays at 1")
+	require.Greater(t, time.Since(began), 19*time.Second)
+}

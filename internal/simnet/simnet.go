@@ -25,6 +25,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/message"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/compression"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
@@ -65,13 +66,7 @@ type Network struct {
 	blocks []block.Block       // guarded by mu; P-Chain blocks requested so far, without a history
 	signed map[ids.ID]*signing // guarded by mu; of recent messages
 	recent []ids.ID            // guarded by mu; keys of signed, oldest first
-	epoch  epoch               // guarded by mu; of all chains
-}
-
-// epoch is an ACP-181 epoch. Its P-Chain height and start do not change.
-type epoch struct {
-	number, height uint64
-	start          time.Time
+	clock  clock               // guarded by mu
 }
 
 // state is the validators of each subnet at a P-Chain height.
@@ -133,6 +128,7 @@ func Start(o Options) (*Network, error) {
 		return nil, err
 	}
 	n.states = []dated{{from: 1, state: genesis}}
+	n.clock = newClock(n.options, 1)
 	if err := n.open(); err != nil {
 		n.Close()
 		return nil, err
@@ -292,14 +288,27 @@ func (n *Network) height() uint64 {
 	return n.states[len(n.states)-1].from
 }
 
-// currentEpoch returns the current epoch. A new one begins when the P-Chain has grown.
-func (n *Network) currentEpoch() epoch {
+// ProposedHeight returns the P-Chain height that the node proposes.
+func (n *Network) ProposedHeight() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if height := n.height(); n.epoch.number == 0 || n.epoch.height != height {
-		n.epoch = epoch{number: n.epoch.number + 1, height: height, start: time.Now()}
+	return n.clock.proposed(time.Now())
+}
+
+// accepted notes that P-Chain blocks up to a height are accepted.
+func (n *Network) accepted(height uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock.accept(height, time.Now())
+}
+
+// upgrades returns the network's upgrades.
+func (n *Network) upgrades() upgrade.Config {
+	c := upgrade.GetConfig(n.options.NetworkID)
+	if n.options.EpochDuration > 0 {
+		c.GraniteEpochDuration = n.options.EpochDuration
 	}
-	return n.epoch
+	return c
 }
 
 // stateAt returns the state at a height. The caller holds mu.
@@ -335,6 +344,9 @@ func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Me
 		}
 	}
 	n.states = append(n.states, dated{from: from, state: next})
+	if n.past == nil {
+		n.clock.accept(from, time.Now())
+	}
 }
 
 // Set returns the canonical validator set of a subnet at a height.

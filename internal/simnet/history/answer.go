@@ -268,7 +268,7 @@ func (n *Node) getTx(c Chain, params json.RawMessage) (any, error) {
 
 func (n *Node) platform(method string, params json.RawMessage) (any, error) {
 	switch method {
-	case "platform.getHeight", "platform.getProposedHeight":
+	case "platform.getHeight":
 		return api.GetHeightResponse{Height: avajson.Uint64(n.Height(P))}, nil
 	case "platform.getBlockByHeight":
 		return n.blockByHeight(P, params)

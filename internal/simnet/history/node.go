@@ -53,6 +53,7 @@ type archive struct {
 	addresses []ids.ShortID
 	// asked counts the requests for rewards.
 	asked atomic.Uint64
+	grown func() // owned by the writer
 }
 
 // rewarded holds the outputs of a reward and the height of their block.
@@ -174,6 +175,10 @@ func (n *Node) records() []*record {
 	return all
 }
 
+// OnGrown sets a function that is called whenever blocks become visible. Like Grow, only one goroutine at a time may call
+// it.
+func (n *Node) OnGrown(f func()) { n.grown = f }
+
 // publishEvery is the number of blocks that become visible at once.
 const publishEvery = 512
 
@@ -240,6 +245,16 @@ func (n *Node) Step(ctx context.Context, now time.Time) error {
 
 // publish writes blocks and makes them visible.
 func (n *Node) publish(batch []*Block) error {
+	if err := n.write(batch); err != nil {
+		return err
+	}
+	if n.grown != nil {
+		n.grown()
+	}
+	return nil
+}
+
+func (n *Node) write(batch []*Block) error {
 	type end struct {
 		record *record
 		at     int64
