@@ -40,7 +40,7 @@ func (n *Network) pull(ctx context.Context) {
 			added = true
 		case <-timer.C:
 		}
-		lacking, learned := n.sets.count()-n.ConnectedCount(), n.learned.Swap(false)
+		lacking, learned := n.lacking(), n.learned.Swap(false)
 		if added || lacking > 0 && (learned || lacking != before) {
 			wait = pullInterval
 		} else {
@@ -55,6 +55,19 @@ func (n *Network) pull(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// lacking returns the number of validators that are not connected.
+func (n *Network) lacking() int {
+	lacking := n.sets.count()
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for nodeID := range n.connected {
+		if n.sets.knows(nodeID) {
+			lacking--
+		}
+	}
+	return lacking
 }
 
 // question returns a request for unknown addresses.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,9 +36,43 @@ func TestSetsAreTheUnionOfAllSubnets(t *testing.T) {
 	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: sharing, {9}: warpSet(1, b, c), {8}: {}})
 	check("two subnets and an empty one", []ids.NodeID{a, b, c}, []ids.NodeID{a, b, c}, []ids.NodeID{a, b}, 3)
 	n.SetValidators(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, d)})
-	check("another height", []ids.NodeID{d}, []ids.NodeID{d}, []ids.NodeID{d}, 1)
+	check("another height", []ids.NodeID{a, b, c, d}, []ids.NodeID{d}, []ids.NodeID{d}, 1)
 	n.SetValidators(nil)
-	check("sets that say nothing", []ids.NodeID{d}, []ids.NodeID{d}, []ids.NodeID{d}, 1)
+	check("sets that say nothing", []ids.NodeID{a, b, c, d}, []ids.NodeID{d}, []ids.NodeID{d}, 1)
+}
+
+// Former validators are wanted while epochs may have them.
+func TestFormerValidatorsStayWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, c := ids.NodeID{1}, ids.NodeID{2}, ids.NodeID{3}
+		var s sets
+		apply := func(nodes ...ids.NodeID) {
+			s.apply(map[ids.ID]snowvalidators.WarpSet{constants.PrimaryNetworkID: warpSet(1, nodes...)})
+		}
+		wanted := func() (all []ids.NodeID) {
+			for _, nodeID := range []ids.NodeID{a, b, c} {
+				if s.wants(nodeID) {
+					all = append(all, nodeID)
+				}
+			}
+			return all
+		}
+		apply(a, b)
+		apply(b)
+		time.Sleep(formerFor / 2)
+		require.Equal(t, []ids.NodeID{a, b}, wanted())
+		apply(c)
+		require.Equal(t, []ids.NodeID{a, b, c}, wanted())
+		time.Sleep(formerFor / 2)
+		require.Equal(t, []ids.NodeID{b, c}, wanted(), "a left before")
+		apply(a, c)
+		apply(c)
+		require.Equal(t, []ids.NodeID{a, b, c}, wanted(), "a left again")
+		time.Sleep(formerFor)
+		require.Equal(t, []ids.NodeID{c}, wanted())
+		apply(c)
+		require.Empty(t, s.current.Load().left)
+	})
 }
 
 // The library's bootstrappers report addresses, so the service connects to them even if they validate

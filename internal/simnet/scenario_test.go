@@ -280,3 +280,34 @@ func TestProposedHeightBelowTheTip(t *testing.T) {
 	}, 2*time.Minute, 100*time.Millisecond, "the proposed height stays at 1")
 	require.Greater(t, time.Since(began), 19*time.Second)
 }
+
+// A blockchain verifies against the set of its epoch, which has validators that left since. They still sign.
+func TestEpochWithFormerValidators(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for pings")
+	}
+	t.Parallel()
+	n, s := serve(t, simnet.Options{Seed: 34, Validators: 5, ProposedAfter: -1, EpochDuration: time.Hour}, patient())
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	n.Advance(constants.PrimaryNetworkID, func(members map[ids.NodeID]simnet.Member) {
+		for _, v := range n.Validators()[:3] {
+			delete(members, v.NodeID)
+		}
+	})
+	require.Eventually(t, func() bool {
+		height, ok := s.resolver.ProposedHeight()
+		return ok && height == 2
+	}, time.Minute, 10*time.Millisecond)
+	time.Sleep(constants.DefaultPingFrequency + 2*time.Second) // the service looks at its connections when it pings
+	chain := n.Blockchain()
+	r, err := s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m")), VerifyingBlockchainID: &chain, QuorumPercentage: 100})
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), r.PChainHeight)
+	require.Equal(t, 5, r.Signers)
+	requireVerifies(t, n, r, 100)
+	r, err = s.Sign(ctx, aggregator.Request{Message: n.Message([]byte("m")), QuorumPercentage: 100})
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), r.PChainHeight)
+	require.Equal(t, 2, r.Signers)
+}
