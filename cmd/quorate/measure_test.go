@@ -108,7 +108,7 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 	offline := validatorOf(t, r, all[11].NodeID)
 	require.Equal(t, rounds, offline.NotConnected)
 	require.False(t, offline.Connected)
-	require.Equal(t, aggregator.ReasonUnreachable, offline.Reason)
+	require.Equal(t, aggregator.ReasonNoAddress, offline.Reason) // a node lists and reports connected nodes only
 	require.Equal(t, aggregator.ReasonNoAnswer, silent.Reason)
 	require.Equal(t, aggregator.ReasonRefused, refusing.Reason)
 	require.Equal(t, aggregator.ReasonInvalidSignature, lying.Reason)

@@ -83,7 +83,7 @@ func (c *clock) proposed(t time.Time) uint64 {
 
 // epoch returns the epoch at a time.
 func (c *clock) epoch(now time.Time) block.Epoch {
-	number := now.Sub(c.start) / c.duration
-	start := c.start.Add(number * c.duration)
-	return block.Epoch{Number: uint64(number) + 1, StartTime: start.Unix(), PChainHeight: c.proposed(start)}
+	since := now.Sub(c.start)
+	start := c.start.Add(since.Truncate(c.duration))
+	return block.Epoch{Number: uint64(since/c.duration) + 1, StartTime: start.Unix(), PChainHeight: c.proposed(start)}
 }
