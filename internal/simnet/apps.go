@@ -129,7 +129,7 @@ func (v *Validator) lagging() bool {
 
 // sae returns whether a chain is a C-Chain that runs SAE.
 func (n *Network) sae(chainID ids.ID) bool {
-	return chainID == n.chain && !time.Now().Before(n.upgradeTime())
+	return chainID == n.chain && (!time.Now().Before(n.upgradeTime()) || n.cChain != nil && n.cChain.Generator().SAE())
 }
 
 // Codes of refusals of EVM chains (avalanchego, vms/saevm/cchain/warp and, before SAE, graft,

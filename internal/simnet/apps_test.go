@@ -195,6 +195,12 @@ func TestUnseenMessages(t *testing.T) {
 		request := signatureOf(t, unsigned(t, sae.NetworkID(), sae.Blockchain(), test.content), nil)
 		requireRefused(t, p.askAs(t, sae.Blockchain(), 2, request, false), test.code, test.text)
 	}
+
+	// A C-Chain with blocks since Helicon runs SAE on each network.
+	n = start(t, Options{Seed: 5, Validators: 1, EVM: []EVM{{Options: evmchain.Options{Txs: 20, SAE: true}, Dir: t.TempDir()}}})
+	require.NoError(t, n.Validators()[0].SetBehaviour(Refusing))
+	request := signatureOf(t, n.Message([]byte("m")).Bytes(), nil)
+	requireRefused(t, connect(t, n.Validators()[0]).ask(t, n.Blockchain(), request, false), 3, "unknown *payload.AddressedCall message")
 }
 
 // The P-Chain signs what its state attests.

@@ -2,6 +2,7 @@ package evm_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,9 +15,10 @@ import (
 // TestDecodeGenerated decodes generated chains with all kinds of traffic and compares the result with the generator's
 // data.
 func TestDecodeGenerated(t *testing.T) {
-	for name, l1 := range map[string]bool{"C-Chain": false, "L1": true} {
+	for name, o := range map[string]evmchain.Options{"C-Chain": {}, "C-Chain since Helicon": {SAE: true, Span: 5 * time.Minute}, "L1": {L1: true}} {
 		t.Run(name, func(t *testing.T) {
-			g, err := evmchain.New(evmchain.Options{L1: l1, Txs: 1500, Record: true})
+			o.Txs, o.Record = 1500, true
+			g, err := evmchain.New(o)
 			require.NoError(t, err)
 			transfers, messages := 0, 0
 			for g.Txs() < 1500 {

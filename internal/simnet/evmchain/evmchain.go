@@ -39,11 +39,15 @@ type Options struct {
 	BlockchainID ids.ID
 	// L1 gives headers the format of subnet-evm instead of coreth's.
 	L1 bool
+	// SAE gives the chain the blocks of a C-Chain since Helicon (ACP-194): a header has the
+	// state root, the receipts root and the bloom of earlier blocks, which it settles, and
+	// no block is empty. It cannot be combined with L1.
+	SAE bool
 	// Txs is the approximate number of transactions, which Span and Accounts refer to. A
 	// Generator can generate more. Default 2,000.
 	Txs int
-	// TxsPerBlock is the mean number of transactions of a block; one block in 16 has none.
-	// Default 12.
+	// TxsPerBlock is the mean number of transactions of a block; one block in 16 has none,
+	// unless SAE is set. Default 12.
 	TxsPerBlock int
 	// Start is the time of the genesis; zero means the beginning of 2025.
 	Start time.Time
@@ -102,6 +106,8 @@ type Block struct {
 	Txs []common.Hash
 	// Decoded is the block as a decoder must return it; nil without Options.Record.
 	Decoded *evm.Block
+
+	settled uint64 // number of the last settled block, with Options.SAE
 }
 
 // Generator generates a chain block by block. Only one goroutine may call Next; all other
@@ -139,6 +145,10 @@ type Generator struct {
 	messages  map[ids.ID]uint64 // Teleporter messages by source
 	poor      bool              // no account could pay for a transaction
 	out       rendering
+
+	// With Options.SAE, the last settled block and the later ones.
+	settled   results
+	unsettled []results
 }
 
 // Treasuries is the number of accounts with a balance in the genesis.
@@ -160,6 +170,9 @@ func New(o Options) (*Generator, error) {
 	o = o.withDefaults()
 	if o.Txs > 1<<28 || o.Accounts > 1<<22 {
 		return nil, fmt.Errorf("a chain of %d transactions and %d accounts is too large", o.Txs, o.Accounts)
+	}
+	if o.SAE && o.L1 {
+		return nil, errors.New("an L1 with SAE is not supported")
 	}
 	if o.TxsPerBlock > 2000 {
 		return nil, fmt.Errorf("blocks of %d transactions are too large", o.TxsPerBlock)
@@ -235,6 +248,9 @@ func (g *Generator) ChainID() uint64 { return g.o.ChainID }
 // BlockchainID returns the ID of the blockchain.
 func (g *Generator) BlockchainID() ids.ID { return g.o.BlockchainID }
 
+// SAE returns whether blocks are those since Helicon; see Options.
+func (g *Generator) SAE() bool { return g.o.SAE }
+
 // Txs returns the number of generated transactions.
 func (g *Generator) Txs() int {
 	g.mu.RLock()
@@ -305,7 +321,7 @@ func (g *Generator) present(now time.Time) {
 
 // batch draws the number of transactions of a block.
 func (g *Generator) batch() int {
-	if g.chance(1. / 16) {
+	if !g.o.SAE && g.chance(1./16) {
 		return 0
 	}
 	return g.between(1, 2*g.o.TxsPerBlock)

@@ -42,6 +42,7 @@ type place struct {
 	at                     int64
 	text, receipts, traces uint32
 	txs                    uint32
+	settled                uint32 // see Block
 }
 
 // NewNode returns a node for the blocks of a new generator; it has the genesis. It stores a
@@ -150,7 +151,7 @@ func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 func (n *Node) publish(batch []*Block) error {
 	places := make([]place, 0, len(batch))
 	for _, b := range batch {
-		p := place{at: n.size, text: uint32(len(b.Text)), receipts: uint32(len(b.Receipts)), traces: uint32(len(b.Traces)), txs: uint32(len(b.Txs))}
+		p := place{at: n.size, text: uint32(len(b.Text)), receipts: uint32(len(b.Receipts)), traces: uint32(len(b.Traces)), txs: uint32(len(b.Txs)), settled: uint32(b.settled)}
 		for _, part := range [][]byte{b.Text, b.Receipts, b.Traces} {
 			if len(part) > math.MaxUint32 {
 				return fmt.Errorf("block %d is too large", b.Number)

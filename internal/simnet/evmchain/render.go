@@ -313,15 +313,25 @@ func showFrame(frames []frame, at int) *shownFrame {
 }
 
 // granite reports whether headers have milliseconds. Those of the first eighth do not.
-func (g *Generator) granite() bool { return g.txs >= g.o.Txs/8 }
+func (g *Generator) granite() bool { return g.o.SAE || g.txs >= g.o.Txs/8 }
 
 // end ends a block.
 func (r *rendering) end(g *Generator, b *Block) {
 	milliseconds := uint64(g.clock)
 	b.Time = time.UnixMilli(int64(milliseconds)).UTC()
-	root, transactions, receipts, bloom := g.hash(), rootOf(encodings(r.txs)), rootOf(encodings(r.receipts)), types.CreateBloom(r.receipts)
+	own := results{number: g.number, time: milliseconds, root: g.hash(), receipts: encodings(r.receipts), bloom: types.CreateBloom(r.receipts)}
+	shownResults, gasUsed := own, r.gasUsed // of the header
+	switch {
+	case !g.o.SAE:
+	case g.number == 0:
+		g.settled = own
+	default:
+		shownResults, gasUsed = g.settle(milliseconds), r.gasLimits()
+		g.unsettled = append(g.unsettled, own)
+	}
+	root, transactions, receipts, bloom := shownResults.root, rootOf(encodings(r.txs)), rootOf(shownResults.receipts), shownResults.bloom
 	header := []any{
-		g.parent, types.EmptyUncleHash, coinbase, root, transactions, receipts, bloom, uint64(1), g.number, uint64(blockGasLimit), r.gasUsed,
+		g.parent, types.EmptyUncleHash, coinbase, root, transactions, receipts, bloom, uint64(1), g.number, uint64(blockGasLimit), gasUsed,
 		milliseconds / 1000, extra, common.Hash{}, types.BlockNonce{},
 	}
 	if !g.o.L1 {
@@ -331,9 +341,17 @@ func (r *rendering) end(g *Generator, b *Block) {
 	}
 	// Block gas cost, blob gas used and its excess, parent beacon block.
 	gasCost := 1000 * (g.number % 5)
+	if g.o.SAE {
+		gasCost = 0
+	}
 	header = append(header, gasCost, uint64(0), uint64(0), common.Hash{})
 	if g.granite() {
 		header = append(header, milliseconds, uint64(initialDelayExcess))
+	}
+	if g.o.SAE {
+		b.settled = shownResults.number
+		// Target and price exponents; then the settled block and the gas clock after it.
+		header = append(header, uint64(0), uint64(0), shownResults.number, shownResults.time/1000, uint64(0), uint64(0))
 	}
 	encoded := encode(header...)
 	b.Hash = crypto.Keccak256Hash(encoded)
@@ -344,7 +362,7 @@ func (r *rendering) end(g *Generator, b *Block) {
 
 	shown := map[string]any{
 		"baseFeePerGas": (*hexutil.U256)(&r.baseFee), "blobGasUsed": "0x0", "blockGasCost": hexutil.Uint64(gasCost), "difficulty": "0x1", "excessBlobGas": "0x0",
-		"extraData": hexutil.Bytes(extra), "gasLimit": hexutil.Uint64(blockGasLimit), "gasUsed": hexutil.Uint64(r.gasUsed), "hash": b.Hash,
+		"extraData": hexutil.Bytes(extra), "gasLimit": hexutil.Uint64(blockGasLimit), "gasUsed": hexutil.Uint64(gasUsed), "hash": b.Hash,
 		"logsBloom": bloom, "miner": coinbase, "mixHash": common.Hash{}, "nonce": types.BlockNonce{}, "number": hexutil.Uint64(g.number),
 		"parentBeaconBlockRoot": common.Hash{}, "parentHash": g.parent, "receiptsRoot": receipts, "sha3Uncles": types.EmptyUncleHash,
 		"size": hexutil.Uint64(len(encode(whole...))), "stateRoot": root, "timestamp": hexutil.Uint64(milliseconds / 1000),
@@ -355,6 +373,11 @@ func (r *rendering) end(g *Generator, b *Block) {
 	}
 	if g.granite() {
 		shown["minDelayExcess"], shown["timestampMilliseconds"] = hexutil.Uint64(initialDelayExcess), hexutil.Uint64(milliseconds)
+	}
+	if g.o.SAE {
+		shown["targetExponent"], shown["minPriceExponent"] = "0x0", "0x0"
+		shown["settledHeight"], shown["settledGasUnix"] = hexutil.Uint64(shownResults.number), hexutil.Uint64(shownResults.time/1000)
+		shown["settledGasNumerator"], shown["settledExcess"] = "0x0", "0x0"
 	}
 	for i, tx := range r.txs {
 		b.Txs = append(b.Txs, tx.Hash())
@@ -377,7 +400,18 @@ func (r *rendering) end(g *Generator, b *Block) {
 		excess := uint64(initialDelayExcess)
 		b.Decoded.Milliseconds, b.Decoded.MinDelayExcess = milliseconds, &excess
 	}
+	if g.o.SAE {
+		b.Decoded.Settled, b.Decoded.Receipts = &b.settled, own.receipts
+	}
 	g.truth.block(b.Decoded)
+}
+
+// gasLimits returns the gas that the transactions may use together.
+func (r *rendering) gasLimits() (sum uint64) {
+	for _, tx := range r.txs {
+		sum += tx.Gas()
+	}
+	return sum
 }
 
 // encodings returns the encodings of which the trie of items consists.

@@ -24,9 +24,11 @@ type rpcError struct {
 	code    int
 	message string
 	data    string
+	is      error // for errors.Is; may be nil
 }
 
 func (e *rpcError) Error() string { return e.message }
+func (e *rpcError) Unwrap() error { return e.is }
 
 // The errors of an avalanchego node.
 var (
@@ -195,6 +197,8 @@ func (n *Node) appendResult(to []byte, r *request, f *Faults) ([]byte, error) {
 		}
 		number, err := n.blockArgument(r, 0, f)
 		switch {
+		case n.generator.o.SAE && errors.Is(err, errUnfinalized):
+			err = &rpcError{code: -32000, message: fmt.Sprintf("block #%d not found", number)}
 		case err != nil:
 		case number == 0:
 			err = errGenesisTrace
@@ -292,9 +296,15 @@ func (n *Node) blockArgument(r *request, i int, f *Faults) (uint64, error) {
 	return n.blockOfNumber(s, i, f)
 }
 
+// blockOfNumber returns the number that a string names. Above the last block it returns it with errUnfinalized.
 func (n *Node) blockOfNumber(s string, i int, f *Faults) (uint64, error) {
 	switch s {
-	case "latest", "accepted", "finalized", "safe", "pending":
+	case "finalized", "safe":
+		if n.generator.o.SAE {
+			return n.settledBy(n.tip(f)), nil
+		}
+		return n.tip(f), nil
+	case "latest", "accepted", "pending":
 		return n.tip(f), nil
 	case "earliest":
 		return 0, nil
@@ -303,10 +313,13 @@ func (n *Node) blockOfNumber(s string, i int, f *Faults) (uint64, error) {
 	if err != nil {
 		return 0, invalid(i, err.Error())
 	}
-	if number > n.tip(f) {
-		return 0, errUnfinalized
+	switch {
+	case number <= n.tip(f):
+		return number, nil
+	case n.generator.o.SAE:
+		return number, &rpcError{code: -32000, message: fmt.Sprintf("block not found: not accepted yet: block %d", number), is: errUnfinalized}
 	}
-	return number, nil
+	return number, errUnfinalized
 }
 
 func (n *Node) blockOfHash(h common.Hash, f *Faults) (uint64, error) {
@@ -321,7 +334,7 @@ func (n *Node) blockOfHash(h common.Hash, f *Faults) (uint64, error) {
 
 func (n *Node) appendBlock(to []byte, r *request, f *Faults) ([]byte, error) {
 	number, err := n.blockArgument(r, 0, f)
-	if errors.Is(err, errNoHeader) {
+	if errors.Is(err, errNoHeader) || n.generator.o.SAE && errors.Is(err, errUnfinalized) {
 		return append(to, "null"...), nil
 	}
 	if err != nil {
@@ -438,22 +451,24 @@ func oneOrMore(raw json.RawMessage) (all []string, err error) {
 }
 
 // logRange returns the blocks that the arguments of eth_getLogs name, with the errors of a node
-// (avalanchego, graft/coreth/eth/filters).
+// (avalanchego, graft/coreth/eth/filters). There are none if first is above last.
 func (n *Node) logRange(from, to string, f *Faults) (first, last uint64, err error) {
 	fail := func(format string, args ...any) (uint64, uint64, error) {
 		return 0, 0, &rpcError{code: -32000, message: fmt.Sprintf(format, args...)}
 	}
 	tip := n.tip(f)
 	var firstNamed, lastNamed bool // by number, not by a tag
-	if first, firstNamed, err = logBound(from, tip); err != nil {
+	if first, firstNamed, err = n.logBound(from, tip); err != nil {
 		return 0, 0, err
 	}
-	if last, lastNamed, err = logBound(to, tip); err != nil {
+	if last, lastNamed, err = n.logBound(to, tip); err != nil {
 		return 0, 0, err
 	}
 	switch {
 	case firstNamed && lastNamed && last > 0 && first > last:
 		return fail("invalid block range params")
+	case n.generator.o.SAE: // the range ends with the last block
+		return first, min(last, tip), nil
 	case first > tip:
 		return fail("requested from block %d after last accepted block %d", first, tip)
 	case last > tip:
@@ -466,9 +481,14 @@ func (n *Node) logRange(from, to string, f *Faults) (first, last uint64, err err
 
 // logBound returns the number of the block that a bound of eth_getLogs names, and whether it names the number. Without a
 // bound it is the tip.
-func logBound(text string, tip uint64) (number uint64, named bool, err error) {
+func (n *Node) logBound(text string, tip uint64) (number uint64, named bool, err error) {
 	switch text {
-	case "", "latest", "accepted", "finalized", "safe", "pending":
+	case "finalized", "safe":
+		if n.generator.o.SAE {
+			return n.settledBy(tip), false, nil
+		}
+		return tip, false, nil
+	case "", "latest", "accepted", "pending":
 		return tip, false, nil
 	case "earliest":
 		return 0, true, nil
