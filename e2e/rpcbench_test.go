@@ -2,10 +2,10 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +21,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/constants"
+	"github.com/ava-labs/avalanchego/utils/formatting/address"
+	"github.com/ava-labs/avalanchego/vms/platformvm"
+	"github.com/ava-labs/avalanchego/wallet/subnet/primary"
 
 	"quorate/e2e/localnet"
 )
@@ -47,20 +53,26 @@ func cpuTime(t testing.TB, pid int) time.Duration {
 	return time.Duration(ticks) * time.Second / 100
 }
 
+// asked is a call whose parameters may depend on the number of the request.
+type asked struct {
+	path, method string
+	params       func(number uint32) string
+}
+
 // take asks over connections of its own until the time is over.
-func take(t testing.TB, ctx context.Context, pid, connections int, span time.Duration, url, body string) turn {
+func take(t testing.TB, ctx context.Context, pid, connections int, span time.Duration, base string, call asked) turn {
 	t.Helper()
 	var mu sync.Mutex
 	var result turn
 	var running sync.WaitGroup
-	var asked atomic.Uint32
+	var count atomic.Uint32
 	cpu, start := cpuTime(t, pid), time.Now()
-	asked.Store(uint32(start.UnixNano())) // no turn repeats another one's
+	count.Store(uint32(start.UnixNano())) // no turn repeats another one's
 	for range connections {
 		running.Go(func() {
-			answers, err := askUntil(ctx, start.Add(span), url, body, &asked)
+			answers, err := askUntil(ctx, start.Add(span), base, call, &count)
 			if err != nil {
-				t.Errorf("%s: %v", url, err)
+				t.Errorf("%s%s: %s: %v", base, call.path, call.method, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -72,20 +84,11 @@ func take(t testing.TB, ctx context.Context, pid, connections int, span time.Dur
 	return result
 }
 
-// turnMark stands in a body for a text that is another one each time.
-const turnMark = "00000000"
-
-// askUntil asks again and again over a connection of its own. It costs far less than
-// http.Client, whose processor time would be that of most requests. Asked counts the
-// requests of all connections.
-func askUntil(ctx context.Context, end time.Time, url, body string, asked *atomic.Uint32) (answers []time.Duration, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+// askUntil asks again and again over a connection of its own, and reads the result of the first answer. It costs far less
+// than http.Client, whose processor time would be that of most requests. Count counts the requests of all connections.
+func askUntil(ctx context.Context, end time.Time, base string, call asked, count *atomic.Uint32) (answers []time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+call.path, http.NoBody)
 	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	var sent bytes.Buffer
-	if err := request.Write(&sent); err != nil {
 		return nil, err
 	}
 	connection, err := new(net.Dialer).DialContext(ctx, "tcp", request.URL.Host)
@@ -93,30 +96,48 @@ func askUntil(ctx context.Context, end time.Time, url, body string, asked *atomi
 		return nil, err
 	}
 	defer func() { _ = connection.Close() }()
-	mark := bytes.Index(sent.Bytes(), []byte(turnMark))
+	var sent []byte
 	received := bufio.NewReaderSize(connection, 64<<10)
 	for time.Now().Before(end) {
+		body := callBody(call.method, call.params(count.Add(1)))
+		sent = fmt.Appendf(sent[:0], "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			call.path, request.URL.Host, len(body), body)
 		began := time.Now()
-		if mark >= 0 {
-			hex.Encode(sent.Bytes()[mark:], binary.BigEndian.AppendUint32(nil, asked.Add(1)))
-		}
-		if _, err := connection.Write(sent.Bytes()); err != nil {
+		if _, err := connection.Write(sent); err != nil {
 			return answers, err
 		}
 		response, err := http.ReadResponse(received, request)
 		if err != nil {
 			return answers, err
 		}
-		if _, err := io.Copy(io.Discard, response.Body); err != nil {
-			return answers, err
+		if len(answers) == 0 {
+			err = requireResult(response.Body)
+		} else {
+			_, err = io.Copy(io.Discard, response.Body)
 		}
 		_ = response.Body.Close()
+		if err != nil {
+			return answers, fmt.Errorf("%s: %w", body, err)
+		}
 		if response.StatusCode != http.StatusOK {
 			return answers, errors.New(response.Status)
 		}
 		answers = append(answers, time.Since(began))
 	}
 	return answers, nil
+}
+
+// requireResult returns an error unless an answer has a result.
+func requireResult(answer io.Reader) error {
+	content, err := io.ReadAll(answer)
+	if err != nil {
+		return err
+	}
+	var reply struct{ Result, Error json.RawMessage }
+	if err := json.Unmarshal(content, &reply); err != nil || len(reply.Result) == 0 || string(reply.Result) == "null" {
+		return fmt.Errorf("an answer without result: %.300s", content)
+	}
+	return nil
 }
 
 // side is a node or the service.
@@ -135,48 +156,89 @@ func (s *side) quantile(of int) float64 {
 	return s.answers[(len(s.answers)-1)*of/100].Seconds()
 }
 
-// BenchmarkNodeAPI sends the same calls to a node and to the service, in turns, and reports the ratios
-// of rates, times and processor time: for repeated calls, and for calls that all differ. See
-// bench/README.md.
+// largeBlocks is the number of P-Chain blocks that are requested with each encoding. Their answers are more than twice the
+// service's cache of 32 MiB.
+const largeBlocks = 600
+
+// growLarge adds blocks to the P-Chain, each with a transaction of 16 KiB, and returns the height of the first.
+func (n *nodeAPI) growLarge(b *testing.B, ctx context.Context) (first uint64) {
+	b.Helper()
+	genesis := make([]byte, 16<<10)
+	p := newPChain(b, ctx, n.node)
+	subnet := p.accepted(p.wallet.IssueCreateSubnetTx(p.owner))
+	first = p.height(ctx) + 1
+	for i := range largeBlocks {
+		if i%25 == 0 { // a wallet pays the price at its creation, and the price grows
+			p = newPChainWith(b, ctx, n.node, primary.WalletConfig{SubnetIDs: []ids.ID{subnet}})
+		}
+		_, _ = rand.Read(genesis)
+		p.accepted(p.wallet.IssueCreateChainTx(subnet, genesis, constants.XSVMID, nil, "large"))
+	}
+	require.GreaterOrEqual(b, p.height(ctx), first+largeBlocks-1)
+	return first
+}
+
+// BenchmarkNodeAPI sends the same calls to a node and to the service, in turns, and reports the ratios of rates, times and
+// processor time: for the same call again and again, and for calls with different arguments, to which the service has no
+// answers in its caches. See bench/README.md.
 func BenchmarkNodeAPI(b *testing.B) {
+	ctx, cancel := testContext(b, 15*time.Minute)
+	defer cancel()
+	n := startNodeAPI(b, ctx, localnet.Options{}, nil)
+	owners := strings.Join(n.addresses(b, "X")[len(n.keys)], `","`)
+	validators, err := platformvm.NewClient(n.node).GetCurrentValidators(ctx, constants.PrimaryNetworkID, nil)
+	require.NoError(b, err)
+	containers := uint32(newPChain(b, ctx, n.node).height(ctx))
+	run := func(call asked, first string) {
+		b.Run(call.method+"/repeated", func(b *testing.B) {
+			n.compareRates(b, ctx, asked{call.path, call.method, func(uint32) string { return first }})
+		})
+		b.Run(call.method+"/varied", func(b *testing.B) { n.compareRates(b, ctx, call) })
+	}
+	run(asked{"/ext/bc/P", "platform.getCurrentValidators", func(i uint32) string { // all validators, and a node that is none
+		var all strings.Builder
+		for _, v := range validators {
+			all.WriteString(v.NodeID.String() + `","`)
+		}
+		other := ids.NodeID{1}
+		binary.BigEndian.PutUint32(other[1:], i)
+		return `{"nodeIDs":["` + all.String() + other.String() + `"]}`
+	}}, "{}")
+	run(asked{"/ext/bc/X", "avm.getUTXOs", func(i uint32) string { // the same owners, and an address that owns nothing
+		unused, err := address.Format("X", constants.GetHRP(localnet.NetworkID), binary.BigEndian.AppendUint32(make([]byte, 16), i))
+		if err != nil {
+			panic(err) // the human-readable part is valid
+		}
+		return `{"addresses":["` + owners + `","` + unused + `"],"limit":1024}`
+	}}, `{"addresses":["`+owners+`"],"limit":1024}`)
+	run(asked{"/ext/index/P/block", "index.getContainerRange", func(i uint32) string {
+		return fmt.Sprintf(`{"startIndex":%d,"numToFetch":%d}`, i%containers, 1024-i/containers%512)
+	}}, `{"startIndex":0,"numToFetch":1024}`)
+	first := n.growLarge(b, ctx)
+	n.awaitRecord(b, ctx)
+	run(asked{"/ext/bc/P", "platform.getBlockByHeight", func(i uint32) string {
+		return fmt.Sprintf(`{"height":%d%s}`, first+uint64(i%largeBlocks), encodings[1+i/largeBlocks%4])
+	}}, fmt.Sprintf(`{"height":%d,"encoding":"hex"}`, first))
+}
+
+// compareRates asks both sides in turns.
+func (n *nodeAPI) compareRates(b *testing.B, ctx context.Context, call asked) {
+	b.Helper()
 	const (
 		connections = 16
 		turns       = 6 // of each
 		span        = time.Second
 	)
-	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
-	defer cancel()
-	n := startNodeAPI(b, ctx, localnet.Options{}, nil)
-	x := n.addresses(b, "X")
-	for _, test := range []struct{ path, method, params string }{
-		{"/ext/bc/P", "platform.getCurrentValidators", "{}"},
-		{"/ext/bc/X", "avm.getUTXOs", `{"addresses":["` + strings.Join(x[len(n.keys)], `","`) + `"],"limit":1024}`},
-		{"/ext/index/P/block", "index.getContainerRange", `{"startIndex":0,"numToFetch":1024}`},
-		{"/ext/bc/P", "platform.getBlockByHeight", `{"height":5}`},
-	} {
-		b.Run(test.method+"/repeated", func(b *testing.B) {
-			compare(b, ctx, n, connections, turns, span, test.path, callBody(test.method, test.params))
-		})
-		b.Run(test.method+"/varied", func(b *testing.B) {
-			marked := strings.Replace(test.params[:len(test.params)-1]+`,"turn":"`+turnMark+`"}`, "{,", "{", 1)
-			compare(b, ctx, n, connections, turns, span, test.path, callBody(test.method, marked))
-		})
-	}
-}
-
-// compare asks both sides in turns.
-func compare(b *testing.B, ctx context.Context, n *nodeAPI, connections, turns int, span time.Duration, path, body string) {
-	b.Helper()
 	var node, service side
 	node.url, node.pid = n.node, n.network.PID(0)
 	service.url, service.pid = n.service.url, n.service.process.Process.Pid
 	for _, s := range []*side{&node, &service} {
-		take(b, ctx, s.pid, connections, span/4, s.url+path, body)
+		take(b, ctx, s.pid, connections, span/4, s.url, call)
 	}
 	for b.Loop() {
 		for range turns {
 			for _, s := range []*side{&node, &service} {
-				t := take(b, ctx, s.pid, connections, span, s.url+path, body)
+				t := take(b, ctx, s.pid, connections, span, s.url, call)
 				s.took, s.cpu, s.answers = s.took+t.took, s.cpu+t.cpu, append(s.answers, t.answers...)
 			}
 		}
