@@ -234,11 +234,19 @@ type platformState struct {
 
 func (platformState) GetTimestamp() time.Time { return time.Now() }
 
-// HasExpiry returns false: no validator of simnet's L1 was registered by a message.
-func (platformState) HasExpiry(platformstate.ExpiryEntry) (bool, error) { return false, nil }
+// HasExpiry reports whether a message registered the validator. No message did of simnet's own L1.
+func (s platformState) HasExpiry(e platformstate.ExpiryEntry) (bool, error) {
+	past := s.v.network.past
+	return past != nil && past.Registered(e.ValidationID) && !s.v.lagging(), nil
+}
 
 func (s platformState) GetSubnetToL1Conversion(subnetID ids.ID) (platformstate.SubnetToL1Conversion, error) {
 	n := s.v.network
+	if n.past != nil && !s.v.lagging() {
+		if c, ok := n.past.Conversion(subnetID); ok {
+			return c, nil
+		}
+	}
 	if n.l1 == ids.Empty || subnetID != n.l1 || s.v.lagging() {
 		return platformstate.SubnetToL1Conversion{}, database.ErrNotFound
 	}
@@ -246,6 +254,11 @@ func (s platformState) GetSubnetToL1Conversion(subnetID ids.ID) (platformstate.S
 }
 
 func (s platformState) GetL1Validator(validationID ids.ID) (platformstate.L1Validator, error) {
+	if past := s.v.network.past; past != nil && !s.v.lagging() {
+		if v, ok := past.L1Validator(validationID); ok {
+			return v, nil
+		}
+	}
 	m, ok := s.v.network.l1Member(validationID)
 	if !ok || s.v.lagging() {
 		return platformstate.L1Validator{}, database.ErrNotFound

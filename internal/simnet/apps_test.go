@@ -22,12 +22,15 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/vms/platformvm"
+	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	platformnetwork "github.com/ava-labs/avalanchego/vms/platformvm/network"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	platformmessage "github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/internal/node"
 	"quorate/internal/simnet/evmchain"
 	"quorate/internal/simnet/history"
 )
@@ -264,4 +267,74 @@ func TestPChainMessages(t *testing.T) {
 
 	// The gossip of transactions throttles peers that are no validators.
 	requireRefused(t, p.ask(t, constants.PlatformChainID, binary.AppendUvarint(nil, p2p.TxGossipHandlerID), false), p2p.ErrNotValidator.Code, "")
+}
+
+// With a history, the P-Chain attests to its L1s.
+func TestPChainMessagesOfHistory(t *testing.T) {
+	n := start(t, Options{Seed: 8, Validators: 1, History: &History{Options: history.Options{Txs: 2000}, Dir: t.TempDir()}})
+	v := n.Validators()[0]
+	p := connect(t, v)
+	api, err := node.New(node.Options{Endpoints: []string{n.NodeURL()}})
+	require.NoError(t, err)
+	defer api.Close()
+	kinds := make(map[string]int)
+	attested := func(kind string, content interface{ Bytes() []byte }, err error, justification []byte) {
+		t.Helper()
+		require.NoError(t, err)
+		call, err := payload.NewAddressedCall(nil, content.Bytes())
+		require.NoError(t, err)
+		m := unsigned(t, n.NetworkID(), constants.PlatformChainID, call.Bytes())
+		requireSigned(t, v, m, p.ask(t, constants.PlatformChainID, signatureOf(t, m, justification), false))
+		kinds[kind]++
+	}
+	changed := make(map[ids.ID]*platformmessage.L1ValidatorWeight)
+	for height := range n.Height() {
+		b, err := api.BlockByHeight(t.Context(), height+1)
+		require.NoError(t, err)
+		parsed, err := block.Parse(block.Codec, b)
+		require.NoError(t, err)
+		for _, tx := range parsed.Txs() {
+			switch tx := tx.Unsigned.(type) {
+			case *txs.ConvertSubnetToL1Tx:
+				c, ok := n.past.Conversion(tx.Subnet)
+				require.True(t, ok)
+				m, err := platformmessage.NewSubnetToL1Conversion(c.ConversionID)
+				attested("conversion", m, err, tx.Subnet[:])
+			case *txs.RegisterL1ValidatorTx:
+				signed, err := warp.ParseMessage(tx.Message)
+				require.NoError(t, err)
+				call, err := payload.ParseAddressedCall(signed.Payload)
+				require.NoError(t, err)
+				registration, err := platformmessage.ParseRegisterL1Validator(call.Payload)
+				require.NoError(t, err)
+				id := registration.ValidationID()
+				if _, ok := n.past.L1Validator(id); ok {
+					m, err := platformmessage.NewL1ValidatorRegistration(id, true)
+					attested("registration", m, err, nil)
+					continue
+				}
+				former, err := proto.Marshal(&platformpb.L1ValidatorRegistrationJustification{Preimage: &platformpb.L1ValidatorRegistrationJustification_RegisterL1ValidatorMessage{
+					RegisterL1ValidatorMessage: call.Payload,
+				}})
+				require.NoError(t, err)
+				m, err := platformmessage.NewL1ValidatorRegistration(id, false)
+				attested("removal", m, err, former)
+			case *txs.SetL1ValidatorWeightTx:
+				signed, err := warp.ParseMessage(tx.Message)
+				require.NoError(t, err)
+				call, err := payload.ParseAddressedCall(signed.Payload)
+				require.NoError(t, err)
+				weight, err := platformmessage.ParseL1ValidatorWeight(call.Payload)
+				require.NoError(t, err)
+				changed[weight.ValidationID] = weight
+			}
+		}
+	}
+	for id, weight := range changed {
+		if weight.Weight > 0 {
+			m, err := platformmessage.NewL1ValidatorWeight(id, weight.Nonce, weight.Weight)
+			attested("weight", m, err, nil)
+		}
+	}
+	require.Len(t, kinds, 4, "%v", kinds)
 }

@@ -21,6 +21,7 @@ import (
 	avmblock "github.com/ava-labs/avalanchego/vms/avm/block"
 	"github.com/ava-labs/avalanchego/vms/avm/fxs"
 	"github.com/ava-labs/avalanchego/vms/nftfx"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
 	"github.com/ava-labs/avalanchego/vms/propertyfx"
 	"github.com/ava-labs/avalanchego/vms/secp256k1fx"
 )
@@ -108,6 +109,8 @@ type Block struct {
 	// Began are stakes that begin with this block. Ended are the transactions of stakes that end.
 	Began []Stake
 	Ended []ids.ID
+	// L1 are the transactions that convert subnets and change the validators of L1s.
+	L1 []txs.UnsignedTx
 
 	envelope envelopeKind
 }

@@ -48,6 +48,7 @@ type archive struct {
 	rewards map[ids.ID]rewarded
 	stakes  map[ids.NodeID][]Stake
 	staked  map[ids.ID]ids.NodeID
+	l1s     l1State // guarded by mu
 	// genesis are the genesis transactions, addresses those of Generator.Addresses; both constant.
 	genesis   map[ids.ID][]byte
 	addresses []ids.ShortID
@@ -118,7 +119,7 @@ func NewNode(g *Generator, dir string) (*Node, error) {
 	}
 	n := &Node{ends: [chains]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint64}, archive: &archive{
 		generator: g, sealer: sealer, rewards: make(map[ids.ID]rewarded), stakes: make(map[ids.NodeID][]Stake),
-		staked: make(map[ids.ID]ids.NodeID), earlyAt: make(map[uint64]uint32), vertices: make(map[ids.ID]uint32), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
+		staked: make(map[ids.ID]ids.NodeID), l1s: newL1State(), earlyAt: make(map[uint64]uint32), vertices: make(map[ids.ID]uint32), genesis: make(map[ids.ID][]byte), addresses: g.Addresses(),
 	}}
 	for _, tx := range g.Genesis() {
 		n.genesis[tx.ID] = tx.Bytes
@@ -291,6 +292,11 @@ func (n *Node) write(batch []*Block) error {
 			n.chains[b.Chain].first = b.Bytes
 		}
 		n.note(b)
+		for _, tx := range b.L1 {
+			if err := n.l1s.apply(tx); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -92,6 +92,10 @@ func (d *draft) sign(unsigned txs.UnsignedTx, authorized ...int32) (*txs.Tx, []c
 	if err := tx.Initialize(txs.Codec); err != nil {
 		return nil, nil, fmt.Errorf("a %T: %w", unsigned, err)
 	}
+	switch unsigned.(type) {
+	case *txs.ConvertSubnetToL1Tx, *txs.RegisterL1ValidatorTx, *txs.SetL1ValidatorWeightTx:
+		d.block.L1 = append(d.block.L1, unsigned)
+	}
 	return tx, d.done(Tx{tx.ID(), tx.Bytes()}), nil
 }
 

@@ -1,0 +1,147 @@
+package history
+
+import (
+	"fmt"
+
+	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/utils/crypto/bls"
+	"github.com/ava-labs/avalanchego/utils/set"
+	"github.com/ava-labs/avalanchego/vms/platformvm/state"
+	"github.com/ava-labs/avalanchego/vms/platformvm/txs"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/message"
+	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+)
+
+// l1State is what the P-Chain knows of L1s after its last block, by the rules of avalanchego
+// (vms/platformvm/txs/executor, ConvertSubnetToL1Tx, RegisterL1ValidatorTx and SetL1ValidatorWeightTx).
+type l1State struct {
+	conversions map[ids.ID]state.SubnetToL1Conversion // by subnet
+	validators  map[ids.ID]state.L1Validator          // by validation ID
+	registered  set.Set[ids.ID]                       // validation IDs that a message registered, also former ones
+}
+
+func newL1State() l1State {
+	return l1State{conversions: make(map[ids.ID]state.SubnetToL1Conversion), validators: make(map[ids.ID]state.L1Validator)}
+}
+
+// apply executes a transaction of Block.L1.
+func (s *l1State) apply(unsigned txs.UnsignedTx) (err error) {
+	switch tx := unsigned.(type) {
+	case *txs.ConvertSubnetToL1Tx:
+		err = s.convert(tx)
+	case *txs.RegisterL1ValidatorTx:
+		err = s.register(tx)
+	case *txs.SetL1ValidatorWeightTx:
+		err = s.setWeight(tx)
+	}
+	if err != nil {
+		return fmt.Errorf("executing a %T: %w", unsigned, err)
+	}
+	return nil
+}
+
+func (s *l1State) convert(tx *txs.ConvertSubnetToL1Tx) error {
+	data := message.SubnetToL1ConversionData{SubnetID: tx.Subnet, ManagerChainID: tx.ChainID, ManagerAddress: tx.Address}
+	for i, v := range tx.Validators {
+		nodeID, err := ids.ToNodeID(v.NodeID)
+		if err != nil {
+			return err
+		}
+		key, err := bls.PublicKeyFromCompressedBytes(v.Signer.PublicKey[:])
+		if err != nil {
+			return err
+		}
+		validationID := tx.Subnet.Append(uint32(i))
+		s.validators[validationID] = state.L1Validator{
+			ValidationID: validationID, SubnetID: tx.Subnet, NodeID: nodeID, PublicKey: bls.PublicKeyToUncompressedBytes(key), Weight: v.Weight,
+		}
+		data.Validators = append(data.Validators, message.SubnetToL1ConversionValidatorData{NodeID: v.NodeID, BLSPublicKey: v.Signer.PublicKey, Weight: v.Weight})
+	}
+	id, err := message.SubnetToL1ConversionID(data)
+	if err != nil {
+		return err
+	}
+	s.conversions[tx.Subnet] = state.SubnetToL1Conversion{ConversionID: id, ChainID: tx.ChainID, Addr: tx.Address}
+	return nil
+}
+
+func (s *l1State) register(tx *txs.RegisterL1ValidatorTx) error {
+	content, err := addressedCall(tx.Message)
+	if err != nil {
+		return err
+	}
+	m, err := message.ParseRegisterL1Validator(content)
+	if err != nil {
+		return err
+	}
+	nodeID, err := ids.ToNodeID(m.NodeID)
+	if err != nil {
+		return err
+	}
+	key, err := bls.PublicKeyFromCompressedBytes(m.BLSPublicKey[:])
+	if err != nil {
+		return err
+	}
+	validationID := m.ValidationID()
+	s.registered.Add(validationID)
+	s.validators[validationID] = state.L1Validator{
+		ValidationID: validationID, SubnetID: m.SubnetID, NodeID: nodeID, PublicKey: bls.PublicKeyToUncompressedBytes(key), Weight: m.Weight,
+	}
+	return nil
+}
+
+func (s *l1State) setWeight(tx *txs.SetL1ValidatorWeightTx) error {
+	content, err := addressedCall(tx.Message)
+	if err != nil {
+		return err
+	}
+	m, err := message.ParseL1ValidatorWeight(content)
+	if err != nil {
+		return err
+	}
+	if m.Weight == 0 {
+		delete(s.validators, m.ValidationID)
+		return nil
+	}
+	v := s.validators[m.ValidationID]
+	v.MinNonce, v.Weight = m.Nonce+1, m.Weight
+	s.validators[m.ValidationID] = v
+	return nil
+}
+
+// addressedCall returns what a contract sent in a signed message.
+func addressedCall(signed []byte) ([]byte, error) {
+	m, err := warp.ParseMessage(signed)
+	if err != nil {
+		return nil, err
+	}
+	call, err := payload.ParseAddressedCall(m.Payload)
+	if err != nil {
+		return nil, err
+	}
+	return call.Payload, nil
+}
+
+// Conversion returns the conversion of a subnet to an L1.
+func (n *Node) Conversion(subnetID ids.ID) (state.SubnetToL1Conversion, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	c, ok := n.l1s.conversions[subnetID]
+	return c, ok
+}
+
+// L1Validator returns a current validator of an L1.
+func (n *Node) L1Validator(validationID ids.ID) (state.L1Validator, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	v, ok := n.l1s.validators[validationID]
+	return v, ok
+}
+
+// Registered reports whether a message registered a validator of an L1, also a former one.
+func (n *Node) Registered(validationID ids.ID) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.l1s.registered.Contains(validationID)
+}
