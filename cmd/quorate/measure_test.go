@@ -71,7 +71,7 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 	require.NoError(t, all[10].SetBehaviour(simnet.WrongSignature))
 	require.NoError(t, all[11].SetBehaviour(simnet.Offline))
 
-	r := measured(t, n, exitOK, "--rounds", "25", "--rate", "4/s", "--timeout", "900ms", "--connect", "2s")
+	r := measured(t, n, exitOK, "--rounds", "25", "--rate", "4/s", "--timeout", "2s", "--connect", "2s")
 	require.Len(t, r.Rounds, rounds)
 	require.Zero(t, r.Subnet.RepeatedBlocks)
 	require.False(t, r.Interrupted)
@@ -90,7 +90,7 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 		require.NotNil(t, got.Times.Median)
 		// Never less than was drawn, and not much more, as a busy machine delays some answers.
 		require.Greater(t, *got.Times.Median, median(drawn)-1, "validator %d", v.Index)
-		require.InEpsilon(t, median(drawn), *got.Times.Median, 0.25, "validator %d", v.Index)
+		require.InEpsilon(t, median(drawn), *got.Times.Median, 0.5, "validator %d", v.Index)
 		require.NotEmpty(t, got.Version)
 		t.Logf("validator %d: drawn %.1f ms, measured %.1f ms", v.Index, median(drawn), *got.Times.Median)
 	}
