@@ -49,7 +49,7 @@ test: deps ## run what every change must pass: the product's tests, and two agai
 
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN))$$' -p 3 -timeout 20m $(LONGEST) ./... || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN))$$' -p 3 -timeout 40m $(LONGEST) ./... || status=1; \
 	(status=0; \
 	nice $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/plain.json -- $(NOVET) -run '^($(PLAIN))$$' -timeout 20m $(PLAIN_IN) || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) ./...) || status=1; \
