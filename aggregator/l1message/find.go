@@ -172,8 +172,8 @@ const (
 	// searchers request blocks concurrently, stride blocks at a time.
 	searchers = 8
 	stride    = 64
-	// indexPause is when to repeat a request for what is not indexed yet.
-	indexPause = 5 * time.Second
+	// IndexPause is when to repeat a request that failed with CodeNotIndexed.
+	IndexPause = 5 * time.Second
 )
 
 // search searches the node's newest blocks, backwards, for the registration or conversion of a validator. Only one
@@ -200,7 +200,7 @@ func (d *Deriver) search(ctx context.Context, validationID ids.ID) (*platformvm.
 			return nil, fmt.Errorf("reading the height of the index: %w", err)
 		}
 		if next < first {
-			return nil, &aggregator.Error{Code: CodeNotIndexed, RetryAfter: indexPause, Message: fmt.Sprintf("the index of P-Chain blocks, which would have the registration of validator %s, is catching up (at height %d of %d); ask again later", validationID, next, tip)}
+			return nil, &aggregator.Error{Code: CodeNotIndexed, RetryAfter: IndexPause, Message: fmt.Sprintf("the index of P-Chain blocks, which would have the registration of validator %s, is catching up (at height %d of %d); ask again later", validationID, next, tip)}
 		}
 		first = max(first, next)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -32,7 +31,7 @@ func failure(ctx context.Context, err error, f form) error {
 		e.Code = string(aggregator.CodeShutdown)
 		return e
 	case errors.Is(err, store.ErrUnavailable):
-		return explain(&aggregator.Error{Code: l1message.CodeNotIndexed, Message: apierr.Unreadable(nil).Message, RetryAfter: storePause, Err: err}, f)
+		return explain(&aggregator.Error{Code: l1message.CodeNotIndexed, Message: apierr.Unreadable(nil).Message, RetryAfter: l1message.IndexPause, Err: err}, f)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the message could not be signed in the time allowed for a request; try again in a moment")
 	default:
@@ -41,9 +40,6 @@ func failure(ctx context.Context, err error, f form) error {
 		return e
 	}
 }
-
-// storePause is when to repeat a request that failed because the store is unavailable.
-const storePause = 5 * time.Second
 
 // explain maps an aggregation failure to a status. It is a 4xx only if a changed request can succeed.
 func explain(failed *aggregator.Error, f form) *apierr.Error {

@@ -178,7 +178,7 @@ func (n *Network) info(method string, params json.RawMessage) (any, error) {
 	case "info.getNetworkID":
 		return info.GetNetworkIDReply{NetworkID: avajson.Uint32(n.options.NetworkID)}, nil
 	case "info.upgrades":
-		return n.upgrades(), nil
+		return n.options.upgrades(), nil
 	case "info.getNodeVersion":
 		return info.GetNodeVersionReply{Version: version.Current.String()}, nil
 	case "info.isBootstrapped":

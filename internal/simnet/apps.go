@@ -242,25 +242,31 @@ func (s platformState) HasExpiry(e platformstate.ExpiryEntry) (bool, error) {
 
 func (s platformState) GetSubnetToL1Conversion(subnetID ids.ID) (platformstate.SubnetToL1Conversion, error) {
 	n := s.v.network
-	if n.past != nil && !s.v.lagging() {
+	if s.v.lagging() {
+		return platformstate.SubnetToL1Conversion{}, database.ErrNotFound
+	}
+	if n.past != nil {
 		if c, ok := n.past.Conversion(subnetID); ok {
 			return c, nil
 		}
 	}
-	if n.l1 == ids.Empty || subnetID != n.l1 || s.v.lagging() {
+	if n.l1 == ids.Empty || subnetID != n.l1 {
 		return platformstate.SubnetToL1Conversion{}, database.ErrNotFound
 	}
 	return n.conversion(), nil
 }
 
 func (s platformState) GetL1Validator(validationID ids.ID) (platformstate.L1Validator, error) {
-	if past := s.v.network.past; past != nil && !s.v.lagging() {
+	if s.v.lagging() {
+		return platformstate.L1Validator{}, database.ErrNotFound
+	}
+	if past := s.v.network.past; past != nil {
 		if v, ok := past.L1Validator(validationID); ok {
 			return v, nil
 		}
 	}
 	m, ok := s.v.network.l1Member(validationID)
-	if !ok || s.v.lagging() {
+	if !ok {
 		return platformstate.L1Validator{}, database.ErrNotFound
 	}
 	return platformstate.L1Validator{

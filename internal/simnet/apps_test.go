@@ -100,6 +100,14 @@ func unsigned(t *testing.T, networkID uint32, chainID ids.ID, content []byte) []
 	return m.Bytes()
 }
 
+// statement returns a message of the P-Chain.
+func statement(t *testing.T, n *Network, content interface{ Bytes() []byte }) []byte {
+	t.Helper()
+	call, err := payload.NewAddressedCall(nil, content.Bytes())
+	require.NoError(t, err)
+	return unsigned(t, n.NetworkID(), constants.PlatformChainID, call.Bytes())
+}
+
 func requireSigned(t *testing.T, v *Validator, m []byte, answer any) {
 	t.Helper()
 	require.IsType(t, &p2ppb.AppResponse{}, answer, "%+v", answer)
@@ -217,9 +225,7 @@ func TestPChainMessages(t *testing.T) {
 	require.NoError(t, err)
 	statement := func(content interface{ Bytes() []byte }, err error) []byte {
 		require.NoError(t, err)
-		call, err := payload.NewAddressedCall(nil, content.Bytes())
-		require.NoError(t, err)
-		return unsigned(t, n.NetworkID(), constants.PlatformChainID, call.Bytes())
+		return statement(t, n, content)
 	}
 	signed := func(m, justification []byte) {
 		t.Helper()
@@ -281,11 +287,16 @@ func TestPChainMessagesOfHistory(t *testing.T) {
 	attested := func(kind string, content interface{ Bytes() []byte }, err error, justification []byte) {
 		t.Helper()
 		require.NoError(t, err)
-		call, err := payload.NewAddressedCall(nil, content.Bytes())
-		require.NoError(t, err)
-		m := unsigned(t, n.NetworkID(), constants.PlatformChainID, call.Bytes())
+		m := statement(t, n, content)
 		requireSigned(t, v, m, p.ask(t, constants.PlatformChainID, signatureOf(t, m, justification), false))
 		kinds[kind]++
+	}
+	sent := func(signed []byte) []byte { // by a contract
+		m, err := warp.ParseMessage(signed)
+		require.NoError(t, err)
+		call, err := payload.ParseAddressedCall(m.Payload)
+		require.NoError(t, err)
+		return call.Payload
 	}
 	changed := make(map[ids.ID]*platformmessage.L1ValidatorWeight)
 	for height := range n.Height() {
@@ -301,11 +312,8 @@ func TestPChainMessagesOfHistory(t *testing.T) {
 				m, err := platformmessage.NewSubnetToL1Conversion(c.ConversionID)
 				attested("conversion", m, err, tx.Subnet[:])
 			case *txs.RegisterL1ValidatorTx:
-				signed, err := warp.ParseMessage(tx.Message)
-				require.NoError(t, err)
-				call, err := payload.ParseAddressedCall(signed.Payload)
-				require.NoError(t, err)
-				registration, err := platformmessage.ParseRegisterL1Validator(call.Payload)
+				order := sent(tx.Message)
+				registration, err := platformmessage.ParseRegisterL1Validator(order)
 				require.NoError(t, err)
 				id := registration.ValidationID()
 				if _, ok := n.past.L1Validator(id); ok {
@@ -314,17 +322,13 @@ func TestPChainMessagesOfHistory(t *testing.T) {
 					continue
 				}
 				former, err := proto.Marshal(&platformpb.L1ValidatorRegistrationJustification{Preimage: &platformpb.L1ValidatorRegistrationJustification_RegisterL1ValidatorMessage{
-					RegisterL1ValidatorMessage: call.Payload,
+					RegisterL1ValidatorMessage: order,
 				}})
 				require.NoError(t, err)
 				m, err := platformmessage.NewL1ValidatorRegistration(id, false)
 				attested("removal", m, err, former)
 			case *txs.SetL1ValidatorWeightTx:
-				signed, err := warp.ParseMessage(tx.Message)
-				require.NoError(t, err)
-				call, err := payload.ParseAddressedCall(signed.Payload)
-				require.NoError(t, err)
-				weight, err := platformmessage.ParseL1ValidatorWeight(call.Payload)
+				weight, err := platformmessage.ParseL1ValidatorWeight(sent(tx.Message))
 				require.NoError(t, err)
 				changed[weight.ValidationID] = weight
 			}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators"
 	"github.com/ava-labs/avalanchego/vms/proposervm/block"
 )
@@ -28,12 +27,9 @@ type acceptedTime struct {
 }
 
 func newClock(o Options, height uint64) clock {
-	c := clock{lag: o.ProposedAfter, duration: o.EpochDuration, start: time.Now().Truncate(time.Second), base: height}
+	c := clock{lag: o.ProposedAfter, duration: o.upgrades().GraniteEpochDuration, start: time.Now().Truncate(time.Second), base: height}
 	if c.lag == 0 {
 		c.lag = validators.RecentlyAcceptedWindowTTL
-	}
-	if c.duration == 0 {
-		c.duration = upgrade.GetConfig(o.NetworkID).GraniteEpochDuration
 	}
 	return c
 }

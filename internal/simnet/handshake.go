@@ -53,7 +53,7 @@ func (v *Validator) trackedSubnets() []ids.ID {
 
 // upgradeTime returns the time of the newest upgrade.
 func (n *Network) upgradeTime() time.Time {
-	return n.upgrades().HeliconTime
+	return n.options.upgrades().HeliconTime
 }
 
 // sendHandshake sends the handshake, which is every peer's first message.

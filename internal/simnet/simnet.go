@@ -303,10 +303,10 @@ func (n *Network) accepted(height uint64) {
 }
 
 // upgrades returns the network's upgrades.
-func (n *Network) upgrades() upgrade.Config {
-	c := upgrade.GetConfig(n.options.NetworkID)
-	if n.options.EpochDuration > 0 {
-		c.GraniteEpochDuration = n.options.EpochDuration
+func (o Options) upgrades() upgrade.Config {
+	c := upgrade.GetConfig(o.NetworkID)
+	if o.EpochDuration > 0 {
+		c.GraniteEpochDuration = o.EpochDuration
 	}
 	return c
 }

@@ -112,8 +112,8 @@ func testRestart(t *testing.T, server *pgserver.Server, place string) {
 type gate struct {
 	net.Listener
 	to string
-	// cut cuts a connection when it commits: 1 before the server learns it, 2 after it
-	// has answered, of which the client then learns nothing. 3 does not cut it, and passes nothing on any more.
+	// cut is what happens to a connection when it commits. 1 cuts it before the server gets the commit, 2 after the server
+	// has answered and before the client gets the answer. 3 leaves it open and forwards nothing more.
 	cut  atomic.Int32
 	cuts atomic.Int32
 	// refuse closes new connections at once, and refused counts them

@@ -461,7 +461,7 @@ func (v *postgresView) close(why error) (rollback func()) {
 	v.conn, v.why = nil, why
 	v.turn <- struct{}{}
 	return func() {
-		ctx, stop := context.WithTimeout(context.Background(), endTime)
+		ctx, stop := context.WithTimeout(context.Background(), v.store.ending)
 		defer stop()
 		_ = tx.Rollback(ctx) // a connection in which it fails is closed
 		conn.Release()

@@ -296,25 +296,34 @@ func (n *Node) blockArgument(r *request, i int, f *Faults) (uint64, error) {
 	return n.blockOfNumber(s, i, f)
 }
 
-// blockOfNumber returns the number that a string names. Above the last block it returns it with errUnfinalized.
-func (n *Node) blockOfNumber(s string, i int, f *Faults) (uint64, error) {
+// tagged returns the number of the block that a tag names, if a string is one.
+func (n *Node) tagged(s string, tip uint64) (number uint64, ok bool) {
 	switch s {
 	case "finalized", "safe":
 		if n.generator.o.SAE {
-			return n.settledBy(n.tip(f)), nil
+			return n.settledBy(tip), true
 		}
-		return n.tip(f), nil
+		return tip, true
 	case "latest", "accepted", "pending":
-		return n.tip(f), nil
+		return tip, true
 	case "earliest":
-		return 0, nil
+		return 0, true
+	}
+	return 0, false
+}
+
+// blockOfNumber returns the number that a string names. Above the last block it returns it with errUnfinalized.
+func (n *Node) blockOfNumber(s string, i int, f *Faults) (uint64, error) {
+	tip := n.tip(f)
+	if number, ok := n.tagged(s, tip); ok {
+		return number, nil
 	}
 	number, err := hexutil.DecodeUint64(s)
 	if err != nil {
 		return 0, invalid(i, err.Error())
 	}
 	switch {
-	case number <= n.tip(f):
+	case number <= tip:
 		return number, nil
 	case n.generator.o.SAE:
 		return number, &rpcError{code: -32000, message: fmt.Sprintf("block not found: not accepted yet: block %d", number), is: errUnfinalized}
@@ -482,16 +491,11 @@ func (n *Node) logRange(from, to string, f *Faults) (first, last uint64, err err
 // logBound returns the number of the block that a bound of eth_getLogs names, and whether it names the number. Without a
 // bound it is the tip.
 func (n *Node) logBound(text string, tip uint64) (number uint64, named bool, err error) {
-	switch text {
-	case "finalized", "safe":
-		if n.generator.o.SAE {
-			return n.settledBy(tip), false, nil
-		}
+	if text == "" {
 		return tip, false, nil
-	case "", "latest", "accepted", "pending":
-		return tip, false, nil
-	case "earliest":
-		return 0, true, nil
+	}
+	if number, ok := n.tagged(text, tip); ok {
+		return number, text == "earliest", nil
 	}
 	if number, err = hexutil.DecodeUint64(text); err != nil {
 		return 0, false, invalid(0, err.Error())

@@ -44,17 +44,8 @@ func (s *l1State) apply(unsigned txs.UnsignedTx) (err error) {
 func (s *l1State) convert(tx *txs.ConvertSubnetToL1Tx) error {
 	data := message.SubnetToL1ConversionData{SubnetID: tx.Subnet, ManagerChainID: tx.ChainID, ManagerAddress: tx.Address}
 	for i, v := range tx.Validators {
-		nodeID, err := ids.ToNodeID(v.NodeID)
-		if err != nil {
+		if err := s.enter(tx.Subnet.Append(uint32(i)), tx.Subnet, v.NodeID, v.Signer.PublicKey, v.Weight); err != nil {
 			return err
-		}
-		key, err := bls.PublicKeyFromCompressedBytes(v.Signer.PublicKey[:])
-		if err != nil {
-			return err
-		}
-		validationID := tx.Subnet.Append(uint32(i))
-		s.validators[validationID] = state.L1Validator{
-			ValidationID: validationID, SubnetID: tx.Subnet, NodeID: nodeID, PublicKey: bls.PublicKeyToUncompressedBytes(key), Weight: v.Weight,
 		}
 		data.Validators = append(data.Validators, message.SubnetToL1ConversionValidatorData{NodeID: v.NodeID, BLSPublicKey: v.Signer.PublicKey, Weight: v.Weight})
 	}
@@ -75,18 +66,23 @@ func (s *l1State) register(tx *txs.RegisterL1ValidatorTx) error {
 	if err != nil {
 		return err
 	}
-	nodeID, err := ids.ToNodeID(m.NodeID)
-	if err != nil {
-		return err
-	}
-	key, err := bls.PublicKeyFromCompressedBytes(m.BLSPublicKey[:])
-	if err != nil {
-		return err
-	}
 	validationID := m.ValidationID()
 	s.registered.Add(validationID)
+	return s.enter(validationID, m.SubnetID, m.NodeID, m.BLSPublicKey, m.Weight)
+}
+
+// enter adds a validator.
+func (s *l1State) enter(validationID, subnetID ids.ID, node []byte, publicKey [bls.PublicKeyLen]byte, weight uint64) error {
+	nodeID, err := ids.ToNodeID(node)
+	if err != nil {
+		return err
+	}
+	key, err := bls.PublicKeyFromCompressedBytes(publicKey[:])
+	if err != nil {
+		return err
+	}
 	s.validators[validationID] = state.L1Validator{
-		ValidationID: validationID, SubnetID: m.SubnetID, NodeID: nodeID, PublicKey: bls.PublicKeyToUncompressedBytes(key), Weight: m.Weight,
+		ValidationID: validationID, SubnetID: subnetID, NodeID: nodeID, PublicKey: bls.PublicKeyToUncompressedBytes(key), Weight: weight,
 	}
 	return nil
 }
