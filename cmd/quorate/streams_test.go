@@ -187,12 +187,25 @@ type streamReader struct {
 	wrong []string // guarded by mu
 }
 
-// follow reads until ctx ends.
+// follow reads until ctx ends. Each second connection has time to open, however slow the machine is.
 func (r *streamReader) follow(ctx context.Context, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	for ctx.Err() == nil {
-		cut, cancel := context.WithTimeout(ctx, time.Duration(random.Int64N(int64(60*time.Millisecond))))
-		_ = r.read(cut, r.base()+r.source.path, r.cursor, r.note)
+	for i := 0; ctx.Err() == nil; i++ {
+		cut, cancel := context.WithCancel(ctx)
+		limit := time.Duration(random.Int64N(int64(60 * time.Millisecond)))
+		var ends *time.Timer
+		if i%2 == 0 {
+			ends = time.AfterFunc(limit, cancel)
+		}
+		_ = r.read(cut, r.base()+r.source.path, r.cursor, func(e streamed) {
+			r.note(e)
+			if ends == nil {
+				ends = time.AfterFunc(limit, cancel)
+			}
+		})
+		if ends != nil {
+			ends.Stop()
+		}
 		cancel()
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -49,6 +50,9 @@ const (
 	restTime = 30 * time.Second
 	// renewTime is the time within which lost connections are lost for one reason.
 	renewTime = time.Second
+	// graceTime is the time that a statement has to end after its caller has gone. Most need a few milliseconds, and a
+	// connection without an unfinished statement can be used again: otherwise each client that leaves would cost one.
+	graceTime = 250 * time.Millisecond
 	// endTime is the timeout for ending a transaction whose caller has gone.
 	endTime = 30 * time.Second
 )
@@ -98,8 +102,8 @@ func parsePostgres(text string) (*pgxpool.Config, error) {
 //
 // The store repeats calls that the server refuses because of concurrent transactions, and calls whose connection is
 // lost if a repetition is safe. Otherwise it returns ErrUnavailable; the caller may repeat the call. If a caller
-// cancels during a statement, its connection is closed, and in a view the view: cancelling the statement alone could
-// hit the following one.
+// cancels and its statement does not end within 250 ms, its connection is closed, and in a view the view: cancelling the
+// statement alone could hit the following one.
 type Postgres struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
@@ -164,6 +168,9 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 	}
 	limit := &dials{}
 	config.ConnConfig.DialFunc, config.ConnConfig.Tracer, config.BeforeConnect = newDialer().DialContext, limit, limit.allow
+	config.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: graceTime}
+	}
 	config.PingTimeout, config.AfterConnect = connectTime, register
 	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > restTime }
 	config.ConnConfig.StatementCacheCapacity = 8 * len(Families())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"strconv"
@@ -39,6 +40,7 @@ func TestPostgresFaults(t *testing.T) {
 		{"deadlocks", testDeadlocks},
 		{"views end", testViewAge},
 		{"a caller goes", testCallerGoes},
+		{"callers go during statements", testCallersGo},
 		{"other format", testOtherFormat},
 		{"killed", testWriterKilled},
 		{"connections ended by the server", testConnectionsEnded},
@@ -116,9 +118,9 @@ type gate struct {
 	// has answered and before the client gets the answer. 3 leaves it open and forwards nothing more.
 	cut  atomic.Int32
 	cuts atomic.Int32
-	// refuse closes new connections at once, and refused counts them
-	refuse  atomic.Bool
-	refused atomic.Int32
+	// refuse closes new connections at once, and refused counts them; passed counts the others
+	refuse          atomic.Bool
+	refused, passed atomic.Int32
 
 	wg sync.WaitGroup
 }
@@ -157,6 +159,7 @@ func (g *gate) pass(client net.Conn) {
 		}
 		return
 	}
+	g.passed.Add(1)
 	server, err := net.Dial("tcp", g.to)
 	if err != nil {
 		return
@@ -410,6 +413,47 @@ func testCallerGoes(t *testing.T, _ *pgserver.Server, place string) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	_, err = s.Get(t.Context(), store.FamilyMeta, []store.PK{{}})
 	require.NoError(t, err, "a read while all views are taken")
+}
+
+// testCallersGo lets callers go while the server answers them. Their connections are used again, but not for ever waited
+// for.
+func testCallersGo(t *testing.T, server *pgserver.Server, place string) {
+	u, err := url.Parse(place)
+	require.NoError(t, err)
+	g := newGate(t, server.Address())
+	u.Host = g.Addr().String()
+	s := openPostgres(t, u.String())
+	defer s.Close()
+	const callers = 400
+	gone := 0
+	for range callers {
+		ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
+		if _, err := s.Get(ctx, store.FamilyMessage, []store.PK{{}}); err != nil {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			gone++
+		}
+		if view, err := s.View(ctx); err == nil {
+			require.NoError(t, view.Close())
+		} else {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		cancel()
+	}
+	require.Positive(t, gone)
+	require.Less(t, g.passed.Load(), int32(callers/10), "connections for %d callers, of whom %d went", callers, gone)
+
+	direct, err := pgx.Connect(t.Context(), place)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, direct.Close(t.Context())) }()
+	tx, err := direct.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE quorate_message IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = s.Get(ctx, store.FamilyMessage, []store.PK{{}})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, tx.Rollback(t.Context()))
 }
 
 func testOtherFormat(t *testing.T, _ *pgserver.Server, place string) {
