@@ -77,8 +77,8 @@ const (
 	// readTimeout bounds a read of the archive. A request must not wait for a store that does not answer: validators sign
 	// in about that time.
 	readTimeout = 250 * time.Millisecond
-	// readPause is how long the archive is not read after a read that the store did not answer in time. Each of them
-	// costs a connection to a server that has too much to do already.
+	// readPause is how long the archive is not read after a read that the store did not answer in time: it has too much to
+	// do already.
 	readPause = 2 * time.Second
 	// closeTimeout bounds how long Close waits for the store.
 	closeTimeout = 10 * time.Second
@@ -288,7 +288,8 @@ func (a *Archive) read(ctx context.Context, f func(context.Context) error) error
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	err := f(limited)
-	if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable)) {
+	// The store may answer after the timeout, too.
+	if ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, store.ErrUnavailable)) {
 		a.silent.Store(time.Now().Add(readPause).UnixMilli())
 	}
 	return err

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -275,6 +276,30 @@ func TestStuckStoreDoesNotStopSigning(t *testing.T) {
 			require.NoError(t, err)
 			requireValid(t, n, r, 67)
 			require.Less(t, time.Since(started), time.Second)
+		})
+	})
+}
+
+// lateStore is a store that answers after the timeout of a read.
+type lateStore struct{ store.Store }
+
+func (s lateStore) Get(ctx context.Context, family store.Family, keys []store.PK) ([][]byte, error) {
+	time.Sleep(readTimeout + 100*time.Millisecond)
+	return s.Store.Get(context.WithoutCancel(ctx), family, keys)
+}
+
+func TestLateStoreIsNotAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, 20, 20, 20, 20, 20)
+		restarted(t, n, lateStore{store.NewMemory()}, ArchiveOptions{}, func(ctx context.Context, a *Aggregator) {
+			for i := range 3 {
+				started := time.Now()
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, fmt.Sprint(i))})
+				require.NoError(t, err)
+				if i > 0 {
+					require.Less(t, time.Since(started), readTimeout)
+				}
+			}
 		})
 	})
 }

@@ -46,7 +46,7 @@ func definite(sourceChainID ids.ID, refusal *common.AppError) bool {
 	case platformnetwork.ErrConversionDoesNotExist,
 		platformnetwork.ErrValidationDoesNotExist,
 		platformnetwork.ErrValidationExists,
-		platformnetwork.ErrWrongWeight:
+		platformnetwork.ErrValidationCouldBeRegistered: // no longer after its expiry, or its removal
 		return false
 	case platformnetwork.ErrWrongNonce:
 		return superseded(refusal.Message)

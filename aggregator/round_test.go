@@ -144,11 +144,11 @@ func TestRefusalsThatWaitingCannotCure(t *testing.T) {
 		{constants.PlatformChainID, 11, "validation does not exist", false},
 		{constants.PlatformChainID, 12, "validation exists", false},
 		{constants.PlatformChainID, 13, "bad registration", true},
-		{constants.PlatformChainID, 14, "can be registered until", true},
+		{constants.PlatformChainID, 14, "can be registered until", false},
 		{constants.PlatformChainID, 15, "impossible nonce", true},
 		{constants.PlatformChainID, 16, "provided nonce 3 != expected nonce (5 - 1)", true},
 		{constants.PlatformChainID, 16, "provided nonce 5 != expected nonce (5 - 1)", false},
-		{constants.PlatformChainID, 17, "provided weight 1 != expected weight 2", false},
+		{constants.PlatformChainID, 17, "provided weight 1 != expected weight 2", true},
 		{constants.PlatformChainID, 99, "unheard of", true},
 	} {
 		require.Equal(t, test.definite, definite(test.chain, &common.AppError{Code: test.code, Message: test.text}), "%d %q", test.code, test.text)

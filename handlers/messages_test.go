@@ -28,13 +28,14 @@ type fakeStream struct {
 	mu             sync.Mutex
 	oldest, newest uint64 // guarded by mu
 	changes        uint64 // of the ID; guarded by mu
+	unsettled      uint64 // how many of the newest events Ends does not count yet
 	read           func() // called before each read; may be nil
 }
 
 func (s *fakeStream) Ends(context.Context) (store.LogEnds, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return store.LogEnds{ID: 0xabc + s.changes, Oldest: s.oldest, Newest: s.newest}, nil
+	return store.LogEnds{ID: 0xabc + s.changes, Oldest: s.oldest, Newest: s.newest - s.unsettled}, nil
 }
 
 func (s *fakeStream) Has(_ context.Context, id, number uint64) (bool, error) {
@@ -102,6 +103,25 @@ func TestMessageStreamCursors(t *testing.T) {
 		apitest.RequireError(t, apitest.Get(e, messagesPath+"?from="+cursor), 400, http.StatusBadRequest, "from: ")
 	}
 	apitest.RequireError(t, apitest.Get(e, strings.Replace(messagesPath, "fuji", "mainnet", 1)), 400, http.StatusNotFound, "network: ")
+}
+
+// TestCursorOfAnotherProcess continues after an event that another process has sent and this one is still writing.
+func TestCursorOfAnotherProcess(t *testing.T) {
+	s := &fakeStream{t: t, oldest: 1, newest: 4, unsettled: 2}
+	reads := 0
+	s.read = func() {
+		if reads++; reads == 2 {
+			s.mu.Lock()
+			s.oldest = 9 // ends the stream
+			s.mu.Unlock()
+		}
+	}
+	e := newPublic(t, &fakeSigner{}, func(o *Options) {
+		o.Networks = networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &fakeSigner{}, Stream: s}})
+	})
+	w := apitest.Get(e, messagesPath+"?from=abc-3")
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Contains(t, w.Body.String(), "id: abc-4\n")
 }
 
 // TestMessageStreamFallsBehind has events removed that a connected client has not got yet.

@@ -37,6 +37,9 @@ func testRebuild(t *testing.T, dir string, _ func() (store.Store, error), flags 
 	methods := map[string]string{"/ext/P": "platform.getHeight", "/ext/X": "avm.getHeight"}
 	for _, s := range all {
 		defer s.stop(t)
+		for _, chain := range []string{"P", "X"} { // a process may notice complete vertices later than it answers from them
+			awaitStatus(t, s, "fuji "+chain+": following")
+		}
 		for path, method := range methods {
 			require.Eventually(t, func() bool { return callRPC(t, s.base+path, method, "{}").status == http.StatusOK },
 				3*time.Minute, 20*time.Millisecond, "%s", path)

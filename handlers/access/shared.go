@@ -51,44 +51,60 @@ type draw struct {
 
 // take draws up to n requests from an API key's allowance, or none if fewer than least are left. least is at most a
 // burst.
-func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, now time.Time) (d draw, err error) {
-	err = s.move(ctx, key, func(was store.Cursor) (next store.Cursor) {
-		next, d = c.draw(was, least, n, now)
-		return next
-	})
-	return d, err
+func (s *Shared) take(ctx context.Context, key string, c Class, least, n int, now time.Time) (draw, error) {
+	return s.move(ctx, key, func(was store.Cursor) (store.Cursor, draw) { return c.draw(was, least, n, now) })
 }
 
 // owe charges n requests to an API key's allowance even if they exceed it; see Class.owe.
 func (s *Shared) owe(ctx context.Context, key string, c Class, n int, now time.Time) error {
-	return s.move(ctx, key, func(was store.Cursor) store.Cursor { return c.owe(was, n, now) })
+	_, err := s.move(ctx, key, func(was store.Cursor) (store.Cursor, draw) { return c.owe(was, n, now), draw{} })
+	return err
 }
 
-// move replaces the cursor of an API key, which stores the use of its allowance, by what step returns. It calls step
-// again if another process was first.
-func (s *Shared) move(ctx context.Context, key string, step func(store.Cursor) store.Cursor) error {
-	name := "allowance/" + key
+// move is replace within drawTime. A commit that the store does not answer takes longer, and goes on by itself.
+func (s *Shared) move(ctx context.Context, key string, step func(store.Cursor) (store.Cursor, draw)) (draw, error) {
 	ctx, cancel := context.WithTimeout(ctx, drawTime)
 	defer cancel()
+	type result struct {
+		draw draw
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		d, err := s.replace(ctx, key, step)
+		done <- result{d, err}
+	}()
+	select {
+	case r := <-done:
+		return r.draw, r.err
+	case <-ctx.Done():
+		return draw{}, fmt.Errorf("using the allowance of key %s: %w", key, ctx.Err())
+	}
+}
+
+// replace replaces the cursor of an API key, which stores the use of its allowance, by what step returns. It calls step
+// again if another process was first.
+func (s *Shared) replace(ctx context.Context, key string, step func(store.Cursor) (store.Cursor, draw)) (draw, error) {
+	name := "allowance/" + key
 	for range drawTries {
 		was, err := store.ReadCursor(ctx, s.store, name)
 		if err != nil {
-			return err
+			return draw{}, err
 		}
-		next := step(was)
+		next, d := step(was)
 		if next == was {
-			return nil
+			return d, nil
 		}
 		batch := store.Batch{NoSync: true}
 		batch.Move(name, was, next)
 		if err = s.store.Commit(ctx, &batch); err == nil {
-			return nil
+			return d, nil
 		}
 		if !errors.Is(err, store.ErrFenced) {
-			return fmt.Errorf("using the allowance of key %s: %w", key, err)
+			return draw{}, fmt.Errorf("using the allowance of key %s: %w", key, err)
 		}
 	}
-	return fmt.Errorf("using the allowance of key %s: too many processes draw on it at a time", key)
+	return draw{}, fmt.Errorf("using the allowance of key %s: too many processes draw on it at a time", key)
 }
 
 // draw computes the result of take and the new cursor, which is the old one if nothing is granted.

@@ -150,6 +150,26 @@ func (b *broken) Get(context.Context, store.Family, []store.PK) ([][]byte, error
 	return nil, errors.New("no connection")
 }
 
+// hanging is a store that does not answer to commits.
+type hanging struct{ store.Store }
+
+func (hanging) Commit(context.Context, *store.Batch) error {
+	time.Sleep(30 * time.Second)
+	return store.ErrUnavailable
+}
+
+func TestStoreOfAllowancesHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := three(hanging{store.NewMemory()}, Class{PerSecond: 5, Burst: 5})[0]
+		begun := time.Now()
+		for range 3 {
+			require.True(t, one.use(t.Context(), 1, time.Now()).allowed)
+		}
+		require.Equal(t, drawTime, time.Since(begun))
+		time.Sleep(time.Minute) // the commit ends
+	})
+}
+
 func TestStoreOfAllowancesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broken{Store: store.NewMemory()}

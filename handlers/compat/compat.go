@@ -1,6 +1,6 @@
 // Package compat decides for each request whether the answer has the format that the generated official clients
 // decode, where it differs from the documented one: status 201 for aggregation, upper-case index states, numbers for
-// some strings.
+// some strings, values that are unknown, and errors instead of partial answers.
 package compat
 
 import (

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ava-labs/avalanchego/ids"
 
+	"quorate/handlers/compat"
 	chain "quorate/internal/chain/ledger"
 )
 
@@ -57,14 +58,18 @@ func (n *network) assets(ctx context.Context, named map[ids.ID]bool) (assets, er
 	if len(others) == 0 {
 		return found, nil
 	}
-	found.whole = n.behind(ctx, n.chains[1], nil) == nil
+	behind := n.behind(ctx, n.chains[1], nil)
+	found.whole = behind == nil
 	known, err := n.Ledger.Assets(ctx, others)
 	if err != nil {
 		return assets{}, err
 	}
 	for _, asset := range known {
-		if asset != nil {
+		switch {
+		case asset != nil:
 			found.known[asset.ID] = *asset
+		case behind != nil && compat.Enabled(ctx):
+			return assets{}, behind // the generated clients refuse an answer with an asset without a name
 		}
 	}
 	return found, nil

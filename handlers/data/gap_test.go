@@ -211,4 +211,9 @@ func TestAssetsThatAreNotIndexedYet(t *testing.T) {
 		}
 		require.Contains(t, asset, "amount")
 	}
+	r := httptest.NewRequest(http.MethodGet, utxosPath, http.NoBody)
+	r.Header.Set("User-Agent", "speakeasy-sdk/typescript 0.3.13")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	requireError(t, w, 503, "the index of the x-chain is still catching up")
 }

@@ -80,6 +80,18 @@ func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Addre
 	return d, nil
 }
 
+// directoryOf looks up one address that a request names. The chain's node is asked even if the index does not know a
+// contract there: it may be part of the genesis, or made by another contract in a block without traces.
+func (a *API) directoryOf(ctx context.Context, of *Chain, at common.Address) (*directory, error) {
+	found, err := of.Contracts.Contracts(ctx, []common.Address{at})
+	if err != nil {
+		return nil, fmt.Errorf("asking what a contract is: %w", err)
+	}
+	d := a.newDirectory(of)
+	d.contracts = map[common.Address]*evm.Contract{at: found[0]}
+	return d, nil
+}
+
 // standard returns the standard of the contract at an address, Unknown without one. An ERC-20 contract without
 // decimals is Unknown.
 func (d *directory) standard(at common.Address) chain.Standard {

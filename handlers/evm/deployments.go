@@ -261,7 +261,7 @@ func (a *API) listTokens(ctx context.Context, r operation.Request, of *Chain) er
 	if _, err := current(r, of, nil); err != nil {
 		return err
 	}
-	d, err := a.directory(ctx, of, []common.Address{at})
+	d, err := a.directoryOf(ctx, of, at)
 	if err != nil {
 		return err
 	}

@@ -207,6 +207,17 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestCollectionThatTheIndexDoesNotKnow: only the node knows a contract that emitted no events yet and was part of the
+// genesis, or made by another contract in a block without traces.
+func TestCollectionThatTheIndexDoesNotKnow(t *testing.T) {
+	f := newFake()
+	f.unknown = common.Address{0xcc}
+	f.contracts[f.unknown] = &evm.Contract{Standard: chain.ERC721}
+	w := apitest.Get(fuji(t, f), base+"/nfts/collections/"+f.unknown.Hex()+"/tokens")
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.JSONEq(t, `{"tokens":[]}`, w.Body.String())
+}
+
 func TestNotFound(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)

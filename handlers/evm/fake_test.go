@@ -90,8 +90,9 @@ func blockOf(n int) evm.BlockRef {
 // what asks the node with nodeErr.
 type fake struct {
 	log          evm.ICMLog
-	missing      *evm.Span // what lacks call traces
-	first        uint64    // with which optional indexes begin
+	missing      *evm.Span      // what lacks call traces
+	unknown      common.Address // of a contract that only the node knows
+	first        uint64         // with which optional indexes begin
 	sums         []evm.TokenSum
 	reported     map[common.Address][]byte // what contracts return as the balance of alice
 	callErr      error                     // comes of calls of contracts
@@ -262,7 +263,7 @@ func page[T any](ctx context.Context, f *fake, all []T, limit int, after []byte)
 func (f *fake) Known(_ context.Context, addresses []common.Address) ([]bool, error) {
 	known := make([]bool, len(addresses))
 	for i, a := range addresses {
-		known[i] = f.contracts[a] != nil || a == gone
+		known[i] = f.contracts[a] != nil && a != f.unknown || a == gone
 	}
 	return known, f.err
 }

@@ -2,7 +2,6 @@ package evm
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 
 	"github.com/holiman/uint256"
@@ -14,7 +13,6 @@ import (
 	"quorate/handlers/operation"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
-	"quorate/internal/index/evm"
 )
 
 // getContract sends what a contract says of itself, what the token lists say, and how it was deployed.
@@ -26,19 +24,17 @@ func (a *API) getContract(ctx context.Context, r operation.Request, of *Chain) e
 	if _, err := current(r, of, nil); err != nil {
 		return err
 	}
-	found, err := of.Contracts.Contracts(ctx, []common.Address{at})
+	d, err := a.directoryOf(ctx, of, at)
 	if err != nil {
-		return fmt.Errorf("asking what a contract is: %w", err)
+		return err
 	}
 	deployed, err := of.Index.Deployed(ctx, at)
 	if err != nil {
 		return err
 	}
-	if found[0] == nil && deployed == nil {
+	if d.contracts[at] == nil && deployed == nil {
 		return apierr.NotFound("address: there is no contract at %s", at)
 	}
-	d := a.newDirectory(of)
-	d.contracts = map[common.Address]*evm.Contract{at: found[0]}
 	return reply.JSON(r, d.contract(at, deployed))
 }
 

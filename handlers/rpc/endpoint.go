@@ -219,6 +219,9 @@ func (r *request) forward() (*node.Forwarded, error) {
 	if err != nil {
 		return nil, Unanswered(r.endpoint.Log, c.Method, err)
 	}
+	if len(c.ID) == 0 || string(c.ID) == "null" { // a notification, which gateways answer and nodes do not
+		return &node.Forwarded{Status: http.StatusOK}, nil
+	}
 	return answer, nil
 }
 

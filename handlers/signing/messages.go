@@ -71,8 +71,17 @@ func (f *messageFeed) seek(ctx context.Context, from string) (err error) {
 	if !ok {
 		return stream.NotACursor(stream.From, from)
 	}
-	if id != f.ends.ID || number+1 < f.ends.Oldest || number > f.ends.Newest {
+	if id != f.ends.ID || number+1 < f.ends.Oldest {
 		return f.gone(from)
+	}
+	if number > f.ends.Newest { // another process may have returned an event that this one is still writing
+		has, err := f.stream.Has(ctx, id, number)
+		if err != nil {
+			return unreadable(err)
+		}
+		if !has {
+			return f.gone(from)
+		}
 	}
 	f.after = number
 	return nil

@@ -132,6 +132,10 @@ func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.
 	}
 	defer s.leave(id)
 	feed, err := open(r.Context(), from)
+	if err != nil && r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), apierr.ErrStopping) {
+		s.ended.WithLabelValues("client").Inc()
+		return apierr.ErrClientGone
+	}
 	if err != nil {
 		s.ended.WithLabelValues("refused").Inc()
 		return err

@@ -241,6 +241,19 @@ func TestFailuresAreNoted(t *testing.T) {
 	}
 }
 
+// TestClientThatLeavesEarly leaves while the stream opens, which is no failure.
+func TestClientThatLeavesEarly(t *testing.T) {
+	s := New(Options{})
+	defer s.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	c := echo.New().NewContext(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody), httptest.NewRecorder())
+	err := s.Serve(c, From, func(ctx context.Context, _ string) (Feed, error) {
+		leave()
+		return nil, fmt.Errorf("reading: %w", ctx.Err())
+	})
+	require.ErrorIs(t, err, apierr.ErrClientGone)
+}
+
 // TestStreamsEndInTheMiddleOfAnEvent stops while a client still takes an event.
 func TestStreamsEndInTheMiddleOfAnEvent(t *testing.T) {
 	s, url := served(t, Options{}, func() Feed { return &endless{size: 8 << 20, most: 1} })

@@ -293,6 +293,12 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 	if code := answer.StatusCode; busyStatus(code) || notOfferedStatus(code) || code >= 300 && code < 400 {
 		return nil, e.checkStatus(path, answer, content)
 	}
+	if answer.StatusCode == http.StatusNotFound { // by a gateway, which may also answer calls with it
+		var decoded response
+		if json.Unmarshal(content, &decoded) != nil || decoded.Error == nil {
+			return nil, noAPI(path, "")
+		}
+	}
 	// Clients get only JSON. The response to a notification is empty.
 	if answer.StatusCode == http.StatusOK && len(content) > 0 && !json.Valid(content) {
 		return nil, fmt.Errorf("%w: the response is not JSON", ErrMalformed)

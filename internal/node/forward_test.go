@@ -47,6 +47,8 @@ func TestForward(t *testing.T) {
 		"dead node":               {hosts: hosts{"a": refuse, "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `"b"`, status: 200},
 		"node behind a dead door": {hosts: hosts{"a": answer(502, "bad"), "b": answer(429, "slow"), "c": answer(200, `"c"`)}, want: `"c"`, status: 200},
 		"node that talks garbage": {hosts: hosts{"a": answer(200, "<html>"), "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `"b"`, status: 200},
+		"node without the API":    {hosts: hosts{"a": answer(404, "404 page not found\n"), "b": answer(404, `{"message":"no route"}`), "c": answer(200, `"c"`)}, want: `"c"`, status: 200},
+		"refusal with status 404": {hosts: hosts{"a": answer(404, `{"error":{"code":-32000,"message":"no"}}`), "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `{"error":{"code":-32000,"message":"no"}}`, status: 404},
 		"notification":            {hosts: hosts{"a": answer(200, ""), "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: "", status: 200},
 		"hanging node, hedged":    {hosts: hosts{"a": hang, "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, hedged: true, want: `"b"`, status: 200, took: hedgeAfter},
 		"hanging node":            {hosts: hosts{"a": hang, "b": answer(200, `"b"`), "c": answer(200, `"c"`)}, want: `"b"`, status: 200, took: defaultTimeout},
@@ -66,6 +68,11 @@ func TestForward(t *testing.T) {
 			})
 		})
 	}
+	n := newForwarder(t, hosts{"a": answer(404, ""), "b": answer(404, ""), "c": answer(404, "")})
+	_, err := n.Forward(t.Context(), "/ext/bc/P", []byte("{}"), true)
+	var lacks *RPCError
+	require.ErrorAs(t, err, &lacks)
+	require.True(t, lacks.NotOffered())
 	synctest.Test(t, func(t *testing.T) {
 		n := newForwarder(t, hosts{"a": refuse, "b": refuse, "c": refuse})
 		_, err := n.Forward(t.Context(), "/ext/bc/P", nil, true)

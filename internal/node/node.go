@@ -559,6 +559,12 @@ func mayBeNull(reply any) bool {
 	return ok
 }
 
+// noAPI returns the error of an endpoint without an API at path. avalanchego answers 404 if it does not run the blockchain or
+// API.
+func noAPI(path, method string) *RPCError {
+	return &RPCError{Method: method, Code: http.StatusNotFound, Message: "no such API at " + path}
+}
+
 func readAnswer(status int, content []byte, path, method string, reply any) error {
 	if quick, ok := reply.(shortcut); ok && status == http.StatusOK && quick.readUsual(content) {
 		return nil
@@ -570,8 +576,7 @@ func readAnswer(status int, content []byte, path, method string, reply any) erro
 	}
 	switch {
 	case status == http.StatusNotFound:
-		// avalanchego answers 404 if it does not run the blockchain or API.
-		return &RPCError{Method: method, Code: http.StatusNotFound, Message: "no such API at " + path}
+		return noAPI(path, method)
 	case status != http.StatusOK:
 		return fmt.Errorf("HTTP status %d: %s", status, excerpt(content))
 	case err != nil:

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/api/info"
-	"github.com/ava-labs/avalanchego/database"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/peer"
 	snow "github.com/ava-labs/avalanchego/snow/validators"
@@ -271,7 +270,7 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 		if err := json.Unmarshal(params, &args); err != nil {
 			return nil, err
 		}
-		return n.l1Validator(args.ValidationID)
+		return n.getL1Validator(args.ValidationID)
 	case "platform.getValidatorsAt":
 		var args platformvm.GetValidatorsAtArgs
 		if err := json.Unmarshal(params, &args); err != nil {
@@ -359,23 +358,25 @@ func (n *Network) current(subnetID ids.ID) any {
 }
 
 // l1Validator returns a current validator of the L1. It has no owners.
-func (n *Network) l1Validator(validationID ids.ID) (any, error) {
-	m, ok := n.l1Member(validationID)
-	if !ok {
-		return nil, fmt.Errorf("fetching L1 validator %q failed: %w", validationID, database.ErrNotFound)
+// getL1Validator answers platform.getL1Validator. simnet takes no fees, so the accumulated fee at which a validator becomes
+// inactive is its balance. It does not know the owners.
+func (n *Network) getL1Validator(validationID ids.ID) (any, error) {
+	v, err := n.l1Validator(validationID)
+	if err != nil {
+		return nil, fmt.Errorf("fetching L1 validator %q failed: %w", validationID, err)
 	}
-	key := types.JSONByteSlice(bls.PublicKeyToCompressedBytes(m.Validator.signer.PublicKey()))
-	balance, nonce := avajson.Uint64(m.Balance), avajson.Uint64(m.nonce)
+	key := types.JSONByteSlice(bls.PublicKeyToCompressedBytes(bls.PublicKeyFromValidUncompressedBytes(v.PublicKey)))
+	balance, nonce := avajson.Uint64(v.EndAccumulatedFee), avajson.Uint64(v.MinNonce)
 	return platformvm.GetL1ValidatorReply{
 		APIL1Validator: platformapi.APIL1Validator{
-			NodeID: m.Validator.NodeID,
-			Weight: avajson.Uint64(m.Weight),
+			NodeID: v.NodeID,
+			Weight: avajson.Uint64(v.Weight),
 			BaseL1Validator: platformapi.BaseL1Validator{
 				ValidationID: &validationID, PublicKey: &key, MinNonce: &nonce, Balance: &balance,
 				RemainingBalanceOwner: &platformapi.Owner{Addresses: []string{}}, DeactivationOwner: &platformapi.Owner{Addresses: []string{}},
 			},
 		},
-		SubnetID: n.l1,
+		SubnetID: v.SubnetID,
 		Height:   avajson.Uint64(n.Height()),
 	}, nil
 }

@@ -260,23 +260,7 @@ func (s platformState) GetL1Validator(validationID ids.ID) (platformstate.L1Vali
 	if s.v.lagging() {
 		return platformstate.L1Validator{}, database.ErrNotFound
 	}
-	if past := s.v.network.past; past != nil {
-		if v, ok := past.L1Validator(validationID); ok {
-			return v, nil
-		}
-	}
-	m, ok := s.v.network.l1Member(validationID)
-	if !ok {
-		return platformstate.L1Validator{}, database.ErrNotFound
-	}
-	return platformstate.L1Validator{
-		ValidationID: validationID,
-		SubnetID:     s.v.network.l1,
-		NodeID:       m.Validator.NodeID,
-		PublicKey:    bls.PublicKeyToUncompressedBytes(m.Validator.signer.PublicKey()),
-		Weight:       m.Weight,
-		MinNonce:     m.nonce,
-	}, nil
+	return s.v.network.l1Validator(validationID)
 }
 
 // conversion returns the conversion of the network's L1.
@@ -287,17 +271,30 @@ func (n *Network) conversion() platformstate.SubnetToL1Conversion {
 // validationID returns the ID of v's validation of the L1.
 func (v *Validator) validationID() ids.ID { return v.network.l1.Append(uint32(v.Index)) }
 
-// l1Member returns the current validator of the L1 with a validation ID.
-func (n *Network) l1Member(validationID ids.ID) (Member, bool) {
+// l1Validator returns a current validator of the history's L1s or of the network's own.
+func (n *Network) l1Validator(validationID ids.ID) (platformstate.L1Validator, error) {
+	if n.past != nil {
+		if v, ok := n.past.L1Validator(validationID); ok {
+			return v, nil
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.l1 == ids.Empty {
-		return Member{}, false
+		return platformstate.L1Validator{}, database.ErrNotFound
 	}
 	for _, m := range n.stateAt(n.height())[n.l1] {
 		if m.Validator != nil && m.Validator.validationID() == validationID {
-			return m, true
+			return platformstate.L1Validator{
+				ValidationID:      validationID,
+				SubnetID:          n.l1,
+				NodeID:            m.Validator.NodeID,
+				PublicKey:         bls.PublicKeyToUncompressedBytes(m.Validator.signer.PublicKey()),
+				Weight:            m.Weight,
+				MinNonce:          m.nonce,
+				EndAccumulatedFee: m.Balance,
+			}, nil
 		}
 	}
-	return Member{}, false
+	return platformstate.L1Validator{}, database.ErrNotFound
 }

@@ -316,7 +316,13 @@ func TestPChainMessagesOfHistory(t *testing.T) {
 				registration, err := platformmessage.ParseRegisterL1Validator(order)
 				require.NoError(t, err)
 				id := registration.ValidationID()
-				if _, ok := n.past.L1Validator(id); ok {
+				// The node's API answers from the same state.
+				answer, err := api.L1Validator(t.Context(), id)
+				require.NoError(t, err)
+				v, ok := n.past.L1Validator(id)
+				require.Equal(t, ok, answer != nil)
+				if ok {
+					require.Equal(t, node.L1Validator{SubnetID: v.SubnetID, NodeID: v.NodeID, Weight: v.Weight, MinNonce: v.MinNonce}, *answer)
 					m, err := platformmessage.NewL1ValidatorRegistration(id, true)
 					attested("registration", m, err, nil)
 					continue

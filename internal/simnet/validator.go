@@ -412,8 +412,8 @@ func (v *Validator) inL1() bool {
 	if v.Index < v.network.options.L1Validators {
 		return true
 	}
-	_, ok := v.network.l1Member(v.validationID())
-	return ok
+	_, err := v.network.l1Validator(v.validationID())
+	return err == nil
 }
 
 // signs returns whether the VM of a chain has an ACP-118 handler.

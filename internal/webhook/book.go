@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"time"
 
@@ -224,9 +225,13 @@ func (b *Book) change(ctx context.Context, f func(*store.Batch) error) error {
 		}
 		batch.Move(revision, at, store.Cursor{Next: at.Next + 1})
 		err = b.store.Commit(ctx, &batch)
-		if err == nil || try == maxTries || !errors.Is(err, store.ErrFenced) {
+		switch {
+		case err == nil || !errors.Is(err, store.ErrFenced):
 			return err
+		case try == maxTries:
+			return fmt.Errorf("%w: other changes of webhooks came first: %w", store.ErrUnavailable, err)
 		}
+		pause(ctx, nil, mathrand.N(time.Duration(try)*time.Millisecond))
 	}
 }
 

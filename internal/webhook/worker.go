@@ -516,30 +516,43 @@ func (w *Worker) send(ctx context.Context, h *hook) {
 			pause(ctx, nil, admitTime)
 			continue
 		}
-		m, err := h.first(ctx)
-		wait := followTime // after an error
-		switch {
-		case err == nil && m == nil:
-			wait = idleTime
-		case err == nil && m.height < h.webhook().From: // from before the webhook was last activated
-			if err = h.remove(ctx, m); err == nil {
-				failing = false
-				continue
-			}
-		case err == nil:
-			if due := time.Until(m.due); due > 0 {
-				wait = due
-			} else if err = w.deliver(ctx, h, m); err == nil {
-				failing = false
-				continue
-			}
-		}
+		wait, err := w.step(ctx, h)
 		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, store.ErrFenced) {
 			w.log.Error("the messages of a webhook cannot be read or written; trying again", slog.String("webhook", h.webhook().ID), slog.Any("error", err))
 		}
 		failing = err != nil
-		pause(ctx, h.wake, wait)
+		if wait > 0 {
+			pause(ctx, h.wake, wait)
+		}
 	}
+}
+
+// step handles the message of a webhook that is due first. It returns the time until the next step. It waits for a place in
+// sending before it reads the message.
+func (w *Worker) step(ctx context.Context, h *hook) (wait time.Duration, err error) {
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case w.sending <- struct{}{}:
+	}
+	defer func() { <-w.sending }()
+	m, err := h.first(ctx)
+	switch {
+	case err != nil:
+	case m == nil:
+		return idleTime, nil
+	case m.height < h.webhook().From: // from before the webhook was last activated
+		err = h.remove(ctx, m)
+	default:
+		if due := time.Until(m.due); due > 0 {
+			return due, nil
+		}
+		err = w.deliver(ctx, h, m)
+	}
+	if err != nil {
+		return followTime, err
+	}
+	return 0, nil
 }
 
 // pause waits for a time, a value of wake, or the end of ctx.
@@ -560,13 +573,7 @@ func (w *Worker) deliver(ctx context.Context, h *hook, m *message) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case w.sending <- struct{}{}:
-	}
 	err = w.post(ctx, hook.URL, secret, m.body)
-	<-w.sending
 	if ctx.Err() != nil {
 		return ctx.Err() // not a failure of this webhook
 	}

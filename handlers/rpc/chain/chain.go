@@ -151,6 +151,12 @@ func (c *Chain) Height(ctx context.Context) (uint64, error) {
 	return next - 1 - before, nil
 }
 
+// behind reports whether upstream nodes may have blocks that are not indexed.
+func (c *Chain) behind() bool {
+	status := c.Status()
+	return status.State != index.Following || status.Lag() > 0
+}
+
 // Block answers getBlock.
 func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Raw) error {
 	height, err := c.lookup.Block(ctx, args.BlockID)
@@ -164,6 +170,9 @@ func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Ra
 		return c.Failed(ctx, err)
 	}
 	if err != nil || found.id != args.BlockID {
+		if c.behind() {
+			return rpc.ErrForward
+		}
 		return fmt.Errorf("couldn't get block with id %s: %w", args.BlockID, database.ErrNotFound)
 	}
 	reply.JSON = found.json
@@ -177,10 +186,9 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 		return err
 	}
 	height := uint64(args.Height)
-	status := c.Status()
-	if status.Next <= before || height >= status.Next-before {
-		if status.State != index.Following || status.Lag() > 0 {
-			return rpc.ErrForward // upstream nodes may be ahead
+	if next := c.Status().Next; next <= before || height >= next-before {
+		if c.behind() {
+			return rpc.ErrForward
 		}
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
 	}
@@ -243,14 +251,17 @@ func (c *Chain) answer(name string, b []byte, encoding formatting.Encoding, asJS
 	return append(append(append(out, `,"encoding":"`...), encoding.String()...), `"}`...), nil
 }
 
-// Tx answers getTx. The error is database.ErrNotFound if the transaction is not indexed.
+// Tx answers getTx. The error is database.ErrNotFound if the transaction does not exist.
 func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (err error) {
 	key := cacheKey{tx: true, id: args.TxID, encoding: args.Encoding}
 	if a, ok := c.ready.Get(key); ok {
 		reply.JSON = a.json
 		return nil
 	}
-	tx, genesis, err := c.TxBytes(ctx, args.TxID)
+	tx, genesis, err := c.txBytes(ctx, args.TxID)
+	if errors.Is(err, database.ErrNotFound) && c.behind() {
+		return rpc.ErrForward
+	}
 	if err != nil {
 		return err
 	}
@@ -262,9 +273,9 @@ func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (er
 	return nil
 }
 
-// TxBytes returns a transaction and whether it is part of the genesis. The error is database.ErrNotFound if it is not
+// txBytes returns a transaction and whether it is part of the genesis. The error is database.ErrNotFound if it is not
 // indexed.
-func (c *Chain) TxBytes(ctx context.Context, id ids.ID) (tx []byte, genesis bool, err error) {
+func (c *Chain) txBytes(ctx context.Context, id ids.ID) (tx []byte, genesis bool, err error) {
 	if b, ok := c.Genesis[id]; ok {
 		return b, true, nil
 	}
@@ -318,13 +329,16 @@ func (c *Chain) At(ctx context.Context, height uint64) ([]byte, error) {
 	return c.inner(ctx, height)
 }
 
-// Known reports whether a transaction is indexed.
+// Known reports whether a transaction exists.
 func (c *Chain) Known(ctx context.Context, id ids.ID) (bool, error) {
 	if _, ok := c.Genesis[id]; ok {
 		return true, nil
 	}
 	_, err := c.Find(ctx, id)
 	if errors.Is(err, database.ErrNotFound) {
+		if c.behind() {
+			return false, rpc.ErrForward
+		}
 		return false, nil
 	}
 	return err == nil, err

@@ -840,6 +840,16 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 	w.upstream.set(func(string) string { return `{"jsonrpc":"2.0","result":"from upstream","id":"a"}` })
 	raw, _ = w.call(t, "xvm.getUTXOs", `{"addresses":["`+ids.ShortID{1}.String()+`"],"sourceChain":"P"}`)
 	require.Equal(t, `"from upstream"`, string(raw))
+	// Nodes may have what an index that is behind lacks.
+	w.stalled.Store(true)
+	for method, params := range map[string]string{
+		"avm.getBlock": `{"blockID":"` + id.String() + `"}`, "avm.getBlockByHeight": `{"height":"1000"}`, "avm.getTx": `{"txID":"` + id.String() + `"}`,
+		"platform.getBlock": `{"blockID":"` + id.String() + `"}`, "platform.getTx": `{"txID":"` + id.String() + `"}`, "avm.getTxStatus": `{"txID":"` + id.String() + `"}`,
+		"avm.getAssetDescription": `{"assetID":"` + id.String() + `"}`,
+	} {
+		raw, _ = w.call(t, method, params)
+		require.Equal(t, `"from upstream"`, string(raw), method)
+	}
 	// And what the record has lost.
 	require.NoError(t, w.rows.Close())
 	for _, method := range []string{"avm.getBlockByHeight", "platform.getBlockchains", "avm.getBlock", "platform.getBlock"} {

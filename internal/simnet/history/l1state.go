@@ -14,7 +14,7 @@ import (
 )
 
 // l1State is what the P-Chain knows of L1s after its last block, by the rules of avalanchego
-// (vms/platformvm/txs/executor, ConvertSubnetToL1Tx, RegisterL1ValidatorTx and SetL1ValidatorWeightTx).
+// (vms/platformvm/txs/executor, the five transactions of ACP-77).
 type l1State struct {
 	conversions map[ids.ID]state.SubnetToL1Conversion // by subnet
 	validators  map[ids.ID]state.L1Validator          // by validation ID
@@ -34,6 +34,10 @@ func (s *l1State) apply(unsigned txs.UnsignedTx) (err error) {
 		err = s.register(tx)
 	case *txs.SetL1ValidatorWeightTx:
 		err = s.setWeight(tx)
+	case *txs.IncreaseL1ValidatorBalanceTx:
+		s.change(tx.ValidationID, func(v *state.L1Validator) { v.EndAccumulatedFee += tx.Balance })
+	case *txs.DisableL1ValidatorTx:
+		s.change(tx.ValidationID, func(v *state.L1Validator) { v.EndAccumulatedFee = 0 })
 	}
 	if err != nil {
 		return fmt.Errorf("executing a %T: %w", unsigned, err)
@@ -44,7 +48,7 @@ func (s *l1State) apply(unsigned txs.UnsignedTx) (err error) {
 func (s *l1State) convert(tx *txs.ConvertSubnetToL1Tx) error {
 	data := message.SubnetToL1ConversionData{SubnetID: tx.Subnet, ManagerChainID: tx.ChainID, ManagerAddress: tx.Address}
 	for i, v := range tx.Validators {
-		if err := s.enter(tx.Subnet.Append(uint32(i)), tx.Subnet, v.NodeID, v.Signer.PublicKey, v.Weight); err != nil {
+		if err := s.enter(tx.Subnet.Append(uint32(i)), tx.Subnet, v.NodeID, v.Signer.PublicKey, v.Weight, v.Balance); err != nil {
 			return err
 		}
 		data.Validators = append(data.Validators, message.SubnetToL1ConversionValidatorData{NodeID: v.NodeID, BLSPublicKey: v.Signer.PublicKey, Weight: v.Weight})
@@ -68,11 +72,11 @@ func (s *l1State) register(tx *txs.RegisterL1ValidatorTx) error {
 	}
 	validationID := m.ValidationID()
 	s.registered.Add(validationID)
-	return s.enter(validationID, m.SubnetID, m.NodeID, m.BLSPublicKey, m.Weight)
+	return s.enter(validationID, m.SubnetID, m.NodeID, m.BLSPublicKey, m.Weight, tx.Balance)
 }
 
-// enter adds a validator.
-func (s *l1State) enter(validationID, subnetID ids.ID, node []byte, publicKey [bls.PublicKeyLen]byte, weight uint64) error {
+// enter adds a validator. simnet takes no fees, so the accumulated fee at which it becomes inactive is its balance.
+func (s *l1State) enter(validationID, subnetID ids.ID, node []byte, publicKey [bls.PublicKeyLen]byte, weight, balance uint64) error {
 	nodeID, err := ids.ToNodeID(node)
 	if err != nil {
 		return err
@@ -83,6 +87,7 @@ func (s *l1State) enter(validationID, subnetID ids.ID, node []byte, publicKey [b
 	}
 	s.validators[validationID] = state.L1Validator{
 		ValidationID: validationID, SubnetID: subnetID, NodeID: nodeID, PublicKey: bls.PublicKeyToUncompressedBytes(key), Weight: weight,
+		EndAccumulatedFee: balance,
 	}
 	return nil
 }
@@ -100,10 +105,14 @@ func (s *l1State) setWeight(tx *txs.SetL1ValidatorWeightTx) error {
 		delete(s.validators, m.ValidationID)
 		return nil
 	}
-	v := s.validators[m.ValidationID]
-	v.MinNonce, v.Weight = m.Nonce+1, m.Weight
-	s.validators[m.ValidationID] = v
+	s.change(m.ValidationID, func(v *state.L1Validator) { v.MinNonce, v.Weight = m.Nonce+1, m.Weight })
 	return nil
+}
+
+func (s *l1State) change(validationID ids.ID, f func(*state.L1Validator)) {
+	v := s.validators[validationID]
+	f(&v)
+	s.validators[validationID] = v
 }
 
 // addressedCall returns what a contract sent in a signed message.

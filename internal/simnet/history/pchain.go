@@ -93,7 +93,7 @@ func (d *draft) sign(unsigned txs.UnsignedTx, authorized ...int32) (*txs.Tx, []c
 		return nil, nil, fmt.Errorf("a %T: %w", unsigned, err)
 	}
 	switch unsigned.(type) {
-	case *txs.ConvertSubnetToL1Tx, *txs.RegisterL1ValidatorTx, *txs.SetL1ValidatorWeightTx:
+	case *txs.ConvertSubnetToL1Tx, *txs.RegisterL1ValidatorTx, *txs.SetL1ValidatorWeightTx, *txs.IncreaseL1ValidatorBalanceTx, *txs.DisableL1ValidatorTx:
 		d.block.L1 = append(d.block.L1, unsigned)
 	}
 	return tx, d.done(Tx{tx.ID(), tx.Bytes()}), nil
