@@ -58,7 +58,7 @@ var reasonTexts = []struct {
 	meaning, remedy string
 }{
 	{ReasonNoAddress, "are not connected: no address of them is known", "Check that the validators run; nodes report addresses within minutes."},
-	{ReasonPrivateAddress, "are not connected: only private addresses of them are known", "Set allow_private_ips (quorate sign: --allow-private-ips) if the validators are on this network."},
+	{ReasonPrivateAddress, "are not connected: only private addresses of them are known", "Set allow_private_ips (flag --allow-private-ips) if the validators are on this network."},
 	{ReasonUnreachable, "are not connected: their addresses accept no connection", "Check that the validators run, and that no firewall blocks outgoing connections to their ports."},
 	{ReasonConnectionClosed, "are not connected: they close connections before the handshake", "Check that this service's identity is not in use elsewhere. If the nodes of an L1 are validatorOnly, add this service's node ID (ourNodeID in the log) to their allowedNodes."},
 	{ReasonClock, "are not connected: their clocks and this machine's differ by more than 60 s", "Set this machine's clock."},

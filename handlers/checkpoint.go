@@ -51,7 +51,11 @@ func exportCheckpoint(export Export, log func(error)) echo.HandlerFunc {
 			}
 			return nil
 		case errors.Is(err, ErrNotExecuted):
-			return apierr.NotFound("network: the P-Chain of %q is not executed here; only networks whose nodes include p2p execute it", apierr.Excerpt(name))
+			of := "this network"
+			if name != "" {
+				of = strconv.Quote(apierr.Excerpt(name))
+			}
+			return apierr.NotFound("network: the P-Chain of %s is not executed here; only networks whose nodes include p2p execute it", of)
 		case errors.Is(err, peernode.ErrPast):
 			return apierr.BadRequest("height: %s", err)
 		case errors.Is(err, peernode.ErrBusy):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -16,6 +17,9 @@ func newHTTPClient() *http.Client {
 // closes the body of the response.
 func askServer(ctx context.Context, client *http.Client, method, url string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err == nil && (request.URL.Scheme != "http" && request.URL.Scheme != "https" || request.URL.Host == "") {
+		err = errors.New("not a URL that begins with http:// or https://")
+	}
 	if err != nil {
 		return nil, usage(fmt.Errorf("--server: %w", err), "Give the URL of the private address, for example http://127.0.0.1:8081")
 	}

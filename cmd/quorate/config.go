@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -63,7 +65,7 @@ func showSurvey(cmd *cobra.Command, s *config.Survey) error {
 		for line := range s.Placed() {
 			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}
-		return usage(errors.New("the configuration has mistakes"), cmp.Or(s.Hint, "quorate config example shows all keys."))
+		return usage(errors.New("the configuration has mistakes"), cmp.Or(s.Hint, exampleHint))
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	for _, v := range s.Values() {
@@ -77,10 +79,12 @@ func load(cmd *cobra.Command, environ []string) (config.Config, error) {
 	return usable(config.Read(cmd.Flags(), environ))
 }
 
-// usable returns the configuration of s. The error lists all problems.
+// usable returns the configuration of s. The error lists all problems with their places.
 func usable(s *config.Survey) (config.Config, error) {
 	if len(s.Problems) > 0 {
-		return s.Config, usage(errors.Join(s.Problems...), s.Hint)
+		return s.Config, usage(errors.New(strings.Join(slices.Collect(s.Placed()), "\n")), cmp.Or(s.Hint, exampleHint))
 	}
 	return s.Config, nil
 }
+
+const exampleHint = "quorate config example shows all keys."

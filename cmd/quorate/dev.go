@@ -142,8 +142,7 @@ func dev(cmd *cobra.Command, c config.Config, o simnet.Options) error {
 	return err
 }
 
-// introduce signs a first message through the service's HTTP API and prints the result and
-// how to repeat it.
+// introduce requests a first signature through the service's HTTP API and prints the result and how to repeat it.
 func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at service.Addresses) error {
 	const path = "/v1/signatureAggregator/" + devName + "/aggregateSignatures"
 	base := "http://" + at.Public.String()
@@ -170,27 +169,9 @@ func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at servi
 	if err != nil {
 		return fmt.Errorf("the first aggregation: %w", err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the first aggregation failed with status %d: %s", response.StatusCode, content)
-	}
-	var reply struct {
-		SignedMessage string `json:"signedMessage"`
-	}
-	if err := json.Unmarshal(content, &reply); err != nil {
-		return fmt.Errorf("the first aggregation: %w", err)
-	}
-	raw, err := hex.DecodeString(reply.SignedMessage)
+	first, err := firstAnswer(response.StatusCode, content, sim, took)
 	if err != nil {
 		return fmt.Errorf("the first aggregation: %w", err)
-	}
-	signed, err := warp.ParseMessage(raw)
-	if err != nil {
-		return fmt.Errorf("the first aggregation: %w", err)
-	}
-	set := validators.NewSet(constants.PrimaryNetworkID, sim.Height(), sim.Set(constants.PrimaryNetworkID, sim.Height()))
-	verdict := aggregator.Judge(signed, set, aggregator.DefaultQuorumPercentage)
-	if !verdict.Valid {
-		return fmt.Errorf("the first aggregation does not verify: %s", verdict.Reason)
 	}
 	look, err := lookAt(sim, base)
 	if err != nil {
@@ -198,12 +179,7 @@ func introduce(ctx context.Context, out io.Writer, sim *simnet.Network, at servi
 	}
 	_, err = fmt.Fprintf(out, `quorate dev: a simulated network of %d validators, served as %s on %s
 
-First message signed and verified:
-  message   %s
-  signers   %d of %d validators
-  weight    %.1f%% (quorum %d%%)
-  latency   %s
-
+%s
 Watch validators sign in a browser: %s
 Read the API reference:             %s/docs
 Point an official client at it:     server URL %s, network %s
@@ -217,13 +193,42 @@ Health and metrics: http://%s/readyz and /metrics
 Upstream node: %s
 Stop with Ctrl-C.
 `,
-		len(sim.Validators()), devName, base,
-		message.ID(), len(verdict.Signers), len(set.Validators),
-		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
-		took.Round(time.Millisecond),
-		consoleURL("http", at.Public), base, base, devAlias,
+		len(sim.Validators()), devName, base, first, consoleURL("http", at.Public), base, base, devAlias,
 		base, path, body, look, at.Private, sim.NodeURL())
 	return err
+}
+
+// firstAnswer verifies the answer to the first request and describes it.
+func firstAnswer(status int, content []byte, sim *simnet.Network, took time.Duration) (string, error) {
+	var reply struct{ SignedMessage, Message string }
+	if err := json.Unmarshal(content, &reply); err != nil {
+		return "", err
+	}
+	if status != http.StatusOK { // as --faults may want it
+		return fmt.Sprintf("First message not signed:\n  %s\n", reply.Message), nil
+	}
+	raw, err := hex.DecodeString(reply.SignedMessage)
+	if err != nil {
+		return "", err
+	}
+	signed, err := warp.ParseMessage(raw)
+	if err != nil {
+		return "", err
+	}
+	set := validators.NewSet(constants.PrimaryNetworkID, sim.Height(), sim.Set(constants.PrimaryNetworkID, sim.Height()))
+	verdict := aggregator.Judge(signed, set, aggregator.DefaultQuorumPercentage)
+	if !verdict.Valid {
+		return "", fmt.Errorf("the message does not verify: %s", verdict.Reason)
+	}
+	return fmt.Sprintf(`First message signed and verified:
+  message   %s
+  signers   %d of %d validators
+  weight    %.1f%% (quorum %d%%)
+  latency   %s
+`,
+		signed.ID(), len(verdict.Signers), len(set.Validators),
+		100*float64(verdict.Weight)/float64(verdict.TotalWeight), aggregator.DefaultQuorumPercentage,
+		took.Round(time.Millisecond)), nil
 }
 
 // lookAt returns example requests for the chains' data, or nothing without a history.

@@ -77,6 +77,9 @@ func askHealth(ctx context.Context, out io.Writer, url string) error {
 	if _, err := fmt.Fprintln(out, strings.TrimSpace(string(body))); err != nil {
 		return err
 	}
+	if response.StatusCode == http.StatusNotFound {
+		return &exitError{code: exitFailed, err: fmt.Errorf("there is no %s", url), hint: "Check that --server is the private address of the service."}
+	}
 	if response.StatusCode != http.StatusOK {
 		return &exitError{code: exitFailed, err: fmt.Errorf("%s answered with status %d", url, response.StatusCode), hint: "The answer above has the reason."}
 	}

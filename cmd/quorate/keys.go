@@ -54,6 +54,8 @@ func keyFlags(cmd *cobra.Command) *cobra.Command {
 
 // keyBook stores API keys.
 type keyBook interface {
+	// Place names what stores them.
+	Place() string
 	Add(ctx context.Context, name, class string, now time.Time) (string, error)
 	Revoke(ctx context.Context, name string, now time.Time) error
 	List(ctx context.Context) ([]access.KeyInfo, error)
@@ -62,6 +64,7 @@ type keyBook interface {
 // bookInFolder is the keyBook of a data folder.
 type bookInFolder struct{ file access.KeyFile }
 
+func (b bookInFolder) Place() string { return string(b.file) }
 func (b bookInFolder) Add(_ context.Context, name, class string, now time.Time) (string, error) {
 	return b.file.Add(name, class, now)
 }
@@ -70,13 +73,18 @@ func (b bookInFolder) Revoke(_ context.Context, name string, now time.Time) erro
 }
 func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b.file.List() }
 
+// bookInStore is the keyBook of a store that processes share.
+type bookInStore struct{ *access.KeyStore }
+
+func (bookInStore) Place() string { return "the store" }
+
 // withKeys calls f with the API keys of the service that c configures.
 func withKeys(ctx context.Context, c config.Config, f func(keyBook) error) error {
 	if c.Store == "" {
 		return keyFailure(f(bookInFolder{c.KeyFile()}), "Check that --data-dir is writable and its disk has room.")
 	}
 	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
-		return keyFailure(f(access.NewKeyStore(s)), "Does the store's server answer, and does it have room on its disk?")
+		return keyFailure(f(bookInStore{access.NewKeyStore(s)}), "Does the store's server answer, and does it have room on its disk?")
 	})
 }
 
@@ -109,7 +117,7 @@ again.
 					return errors.Join(fmt.Errorf("printing the key: %w; the key is revoked, add one under another name", err),
 						keys.Revoke(context.WithoutCancel(cmd.Context()), args[0], time.Now()))
 				}
-				fmt.Fprintln(cmd.ErrOrStderr(), "Copy the key now: it cannot be shown again. A running service accepts it from now on.")
+				fmt.Fprintf(cmd.ErrOrStderr(), "Copy the key now: it cannot be shown again. Services with %s accept it from now on.\n", keys.Place())
 				return nil
 			})
 		}),

@@ -71,11 +71,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		}
 		known = &exitError{code: exitUsage, err: err, hint: hint}
 	}
-	_, _ = fmt.Fprintf(errOut, "quorate: %v\n", known)
-	if known.hint == "" {
-		known.hint = "--help after the command shows its flags. Commands with --log-level show more with --log-level info."
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		known = &exitError{code: exitFailed, err: errors.New("interrupted")}
 	}
-	_, _ = fmt.Fprintln(errOut, known.hint)
+	_, _ = fmt.Fprintf(errOut, "quorate: %v\n", known)
+	if known.hint != "" {
+		_, _ = fmt.Fprintln(errOut, known.hint)
+	}
 	return known.code
 }
 

@@ -126,6 +126,9 @@ func (f *measureFlags) check() error {
 	if f.limit < 0 {
 		return usage(fmt.Errorf("--limit: %d is negative", f.limit), help)
 	}
+	if f.chain == "c-chain" { // as other commands call it
+		f.chain = "C"
+	}
 	if _, err := ids.FromString(f.chain); f.chain != "C" && err != nil {
 		return usage(fmt.Errorf("--chain: %q is neither C nor a blockchain ID", f.chain), "Give the ID in base58, as explorers show it.")
 	}
@@ -163,6 +166,9 @@ func (f *measureFlags) run(cmd *cobra.Command) error {
 	defer closeChain()
 	report, err := measure.Run(cmd.Context(), o)
 	end()
+	if report == nil && cmd.Context().Err() != nil {
+		return &exitError{code: exitFailed, err: errors.New("interrupted before the first round was complete")}
+	}
 	if report == nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("measuring: %w", err), hint: "Check that the node is healthy and synchronised; --log-level info shows what happens."}
 	}

@@ -282,7 +282,7 @@ func TestNodeSurfaceBeforeTheNodeAnswers(t *testing.T) {
 	for _, path := range []string{"/ext/health", "/local/ext/health"} {
 		status, body := get(t, "http://"+private+path)
 		require.Equal(t, http.StatusServiceUnavailable, status)
-		require.Contains(t, body, "is it up, and is networks.local.nodes right?")
+		require.Contains(t, body, "start one, or correct networks.local.nodes")
 	}
 	cancel()
 	require.Zero(t, <-done)

@@ -12,6 +12,7 @@ import (
 
 	"quorate/handlers/apierr"
 	"quorate/handlers/cb58"
+	"quorate/handlers/compat"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
@@ -121,17 +122,17 @@ func (n *network) potentialOfDelegations(ctx context.Context, page *ledger.Deleg
 	for txID := range of {
 		switch _, ok := potential[txID]; {
 		case ok:
-		case err == nil:
+		case err == nil && compat.Enabled(ctx): // the generated clients refuse a page if a delegation lacks its rewards
 			return nil, apierr.Unavailable(nil, "the index and the upstream node differ on which delegations are active, because one of them lags behind; try again in a moment")
-		default:
+		case err != nil:
 			return nil, apierr.Unavailable(err, "the node that knows what active delegations will be paid does not answer; try again later")
 		}
 	}
 	return potential, nil // the cache has it
 }
 
-// delegator returns a delegation in the API's format. It omits the rewards of a current delegation if no node is asked for
-// them.
+// delegator returns a delegation in the API's format. It omits the rewards of a current delegation that the upstream
+// node does not list, because it has just ended there or not begun.
 func (n *network) delegator(d *ledger.Delegation, now time.Time, potential map[ids.ID]uint64) (delegator, error) {
 	addresses, err := n.bech32(d.RewardAddresses)
 	if err != nil {

@@ -3,6 +3,7 @@ package middleware
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -52,7 +53,7 @@ func AccessLog(log *slog.Logger, quiet func(echo.Context) bool) echo.MiddlewareF
 					attrs = append(attrs, slog.String("code", e.Code))
 				}
 				attrs = append(attrs, slog.String("message", e.Message))
-				if status >= http.StatusInternalServerError && e.Err != nil {
+				if status >= http.StatusInternalServerError && e.Err != nil && !strings.HasSuffix(e.Err.Error(), e.Message) {
 					attrs = append(attrs, slog.String("cause", e.Err.Error()))
 				}
 			}

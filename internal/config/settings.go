@@ -62,9 +62,13 @@ func groups() []group {
 		return func(c *Config, v string) error { return field(c).parse(v) }
 	}
 	duration := func(field func(*Config) *time.Duration) func(*Config, string) error {
-		return func(c *Config, v string) (err error) {
-			*field(c), err = time.ParseDuration(v)
-			return err
+		return func(c *Config, v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				return fmt.Errorf("%q is not a duration such as 15s", v)
+			}
+			*field(c) = d
+			return nil
 		}
 	}
 	text := func(field func(*Config) *string) func(*Config, string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -126,7 +127,7 @@ func connect(ctx context.Context, f *findings, name string, networkID uint32, o 
 		share, reasons, ok := n.Reach(subnet)
 		detail := fmt.Sprintf("connected to %.1f%% of the weight", 100*share)
 		for _, r := range reasons {
-			detail += "; " + r
+			detail += "; " + strings.TrimSuffix(r, ".")
 		}
 		switch {
 		case !ok:

@@ -455,11 +455,10 @@ func (s *entryState) ready(name string) error {
 
 // awaited returns what the network waits for.
 func (s *entryState) awaited(name string) error {
-	remedy := "is it up, and is networks." + name + ".nodes right?"
 	if s.waiting == nil {
-		return errors.New("the node has not answered yet; " + remedy)
+		return fmt.Errorf("no node of network %s has answered yet; start one, or correct networks.%s.nodes", name, name)
 	}
-	return fmt.Errorf("the node does not serve as it must; %s (%w)", remedy, s.waiting)
+	return fmt.Errorf("no node of network %s answers as it must (%w); start one, or correct networks.%s.nodes", name, s.waiting, name)
 }
 
 // apiReady returns why there is no node API yet, for operators. It is nil if there is one.

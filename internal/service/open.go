@@ -2,7 +2,9 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -122,7 +124,11 @@ func (p *process) close() error {
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, hint.Failure(fmt.Errorf("listening: %w", err), hint.OpenFiles(err, fmt.Sprintf("Is another program using it? Choose another address with --%s.", flag)))
+		remedy := "Is another program using it? Choose another address with --%s."
+		if errors.Is(err, fs.ErrPermission) {
+			remedy = "Ports below 1024 need a permission (CAP_NET_BIND_SERVICE). Choose a higher one with --%s."
+		}
+		return nil, hint.Failure(fmt.Errorf("listening: %w", err), hint.OpenFiles(err, fmt.Sprintf(remedy, flag)))
 	}
 	return l, nil
 }
