@@ -44,7 +44,7 @@ func TestEveryScenarioHasATest(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		room, err := filepath.Rel(root, filepath.Dir(path))
+		folder, err := filepath.Rel(root, filepath.Dir(path))
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func TestEveryScenarioHasATest(t *testing.T) {
 					t.Errorf("%s: %s: list %s ends at %d", path, f.Name.Name, m[1], scenarioCounts[m[1]])
 				}
 				id := "7." + m[1] + "-" + number
-				tests[id] = append(tests[id], filepath.ToSlash(room))
+				tests[id] = append(tests[id], filepath.ToSlash(folder))
 			}
 		}
 		return nil
@@ -81,11 +81,11 @@ func TestEveryScenarioHasATest(t *testing.T) {
 			require.Empty(t, tests[id], "%s: there is a test after all", id)
 			continue
 		}
-		for _, room := range strings.Split(where, ", ") {
-			require.Contains(t, tests[id], room, "%s has no test in %s", id, room)
+		for _, folder := range strings.Split(where, ", ") {
+			require.Contains(t, tests[id], folder, "%s has no test in %s", id, folder)
 		}
-		for _, room := range tests[id] {
-			require.Contains(t, strings.Split(where, ", "), room, "%s: the table does not know of its test", id)
+		for _, folder := range tests[id] {
+			require.Contains(t, strings.Split(where, ", "), folder, "%s: the table does not know of its test", id)
 		}
 	}
 }

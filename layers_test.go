@@ -1,10 +1,11 @@
-// Package quorate holds nothing but the test of the house's layout.
+// Package quorate has only tests: of the layers, the layout and the texts of the repository.
 package quorate
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,20 +17,20 @@ import (
 	"testing"
 )
 
-// floors lists who may import whom, by the first folder of their paths, below internal by
-// the second: a package imports packages of its own folder, and otherwise only those of a
-// lower floor.
-var floors = map[string]int{
-	"client": -1, "internal/bounded": -1, "internal/cputime": -1, "internal/outbound": -1, "internal/retry": -1, "internal/suggest": -1, "internal/testenv": -1,
-	"bls": 0, "internal/node": 0, "internal/store": 0, "internal/chain": 0,
-	"p2p": 1, "validators": 1, "internal/peernode": 1,
-	"aggregator": 2, "internal/index": 2,
-	"internal/webhook": 3, "internal/anchor": 3,
-	"handlers": 4, "internal/simnet": 4, "internal/measure": 4,
-	"internal/config":  5,
-	"internal/service": 6,
-	"internal/doctor":  7,
-	"cmd":              8, "bench": 8, "deploy": 8,
+// layers has the layer of each folder: the first folder of a package's path, below internal
+// the second. A package imports packages of its own folder, and otherwise only those of lower
+// layers. docs/architecture.md shows the layers.
+var layers = map[string]int{
+	"client": 0, "internal/bounded": 0, "internal/cputime": 0, "internal/outbound": 0, "internal/retry": 0, "internal/suggest": 0, "internal/testenv": 0,
+	"bls": 1, "internal/node": 1, "internal/store": 1, "internal/chain": 1,
+	"p2p": 2, "validators": 2, "internal/peernode": 2,
+	"aggregator": 3, "internal/index": 3,
+	"internal/webhook": 4, "internal/anchor": 4,
+	"handlers": 5, "internal/simnet": 5, "internal/measure": 5,
+	"internal/config":  6,
+	"internal/service": 7,
+	"internal/doctor":  8,
+	"cmd":              9, "bench": 9, "deploy": 9,
 }
 
 // TestImportsPointOneWay checks the imports of packages and of their tests. Tests may
@@ -62,24 +63,24 @@ func TestImportsPointOneWay(t *testing.T) {
 
 func checkImports(t *testing.T, importer string, imports []string, test bool) {
 	t.Helper()
-	room, ok := roomOf(importer)
+	folder, ok := folderOf(importer)
 	if !ok {
 		return
 	}
-	floor, known := floors[room]
+	layer, known := layers[folder]
 	if !known {
-		t.Errorf("%s: folder %q is not in the layout", importer, room)
+		t.Errorf("%s: folder %q is not in the layout", importer, folder)
 		return
 	}
 	for _, path := range imports {
-		other, ok := roomOf(path)
-		if !ok || other == room || test && other == "internal/simnet" {
+		other, ok := folderOf(path)
+		if !ok || other == folder || test && other == "internal/simnet" {
 			continue
 		}
-		if floors[other] >= floor {
-			t.Errorf("%s (floor %d) imports %s (floor %d)", importer, floor, path, floors[other])
+		if layers[other] >= layer {
+			t.Errorf("%s (layer %d) imports %s (layer %d)", importer, layer, path, layers[other])
 		}
-		if other == "internal/simnet" && room != "cmd" && room != "bench" {
+		if other == "internal/simnet" && folder != "cmd" && folder != "bench" {
 			t.Errorf("%s imports simnet, which only cmd, bench and tests may", importer)
 		}
 	}
@@ -112,7 +113,7 @@ func TestLayout(t *testing.T) {
 	want := []string{
 		".ci", "aggregator", "bench", "bls", "client", "cmd", "deploy", "docs", "e2e", "handlers", "internal", "p2p", "validators",
 		".dockerignore", ".gitignore", ".golangci.yml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "THIRD_PARTY_NOTICES",
-		"config.example.yaml", "go.mod", "go.sum", "house_test.go",
+		"config.example.yaml", "go.mod", "go.sum", "layers_test.go",
 	}
 	for _, file := range tracked(t) {
 		top, _, _ := strings.Cut(file, "/")
@@ -197,14 +198,14 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestArchitectureExists checks that the folders and files that docs/architecture.md names exist, and that its table has
-// each folder of the top level and of internal that is a subject of its own.
+// TestArchitectureExists checks that the folders and files that docs/architecture.md names exist, that its table has each
+// folder of the layers, and that its picture has the folder in the folder's layer.
 func TestArchitectureExists(t *testing.T) {
 	page, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`((?:aggregator|bench|bls|cmd|e2e|handlers|internal|p2p|validators|house_test)[\\w/.]*)`").FindAllStringSubmatch(string(page), -1)
+	named := regexp.MustCompile("`((?:aggregator|bench|bls|cmd|e2e|handlers|internal|p2p|validators|layers_test)[\\w/.]*)`").FindAllStringSubmatch(string(page), -1)
 	if len(named) < 30 {
 		t.Fatalf("got %d folders and files", len(named))
 	}
@@ -218,9 +219,12 @@ func TestArchitectureExists(t *testing.T) {
 			t.Errorf("docs/architecture.md: %v", err)
 		}
 	}
-	for folder, floor := range floors {
-		if floor >= 0 && !bytes.Contains(page, []byte(folder)) {
-			t.Errorf("docs/architecture.md lacks %s", folder)
+	for folder, layer := range layers {
+		if !bytes.Contains(page, []byte("`"+folder+"`")) {
+			t.Errorf("docs/architecture.md: the table lacks %s", folder)
+		}
+		if row := regexp.MustCompile(fmt.Sprintf(`(?m)^ *%d .*\b%s\b`, layer, folder)); !row.Match(page) {
+			t.Errorf("docs/architecture.md: the picture lacks %s in layer %d", folder, layer)
 		}
 	}
 }
@@ -345,7 +349,8 @@ func (s sources) have(t *testing.T, folder, text string) bool {
 	return strings.Contains(s[folder], text)
 }
 
-func roomOf(path string) (string, bool) {
+// folderOf returns the folder of a package by which layers has it, and false if the package is not of this repository.
+func folderOf(path string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, "quorate/")
 	if !ok {
 		return "", false
