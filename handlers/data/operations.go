@@ -162,7 +162,7 @@ func (a *API) registryOperations() []operation.Operation {
 		{
 			ID: "getSubnet", Path: "/v1/networks/{network}/subnets/{subnetId}", Tag: tag,
 			Summary:    "A subnet and its blockchains",
-			Index:      "registry",
+			Index:      "registry, subnets",
 			Parameters: []query.Parameter{networkName, subnetID},
 			Returns:    "The subnet.", Schema: "Subnet",
 			Handle: a.serve(a.getSubnet),
@@ -172,7 +172,7 @@ func (a *API) registryOperations() []operation.Operation {
 			Summary:     "Blockchains",
 			Description: "Every blockchain of the network's subnets. The oldest are the X-Chain and the C-Chain; no transaction created the P-Chain.",
 			Order:       "time of creation, by default newest first",
-			Index:       "registry",
+			Index:       "registry, subnets",
 			Parameters:  []query.Parameter{networkName, query.PageToken, query.PageSize(10_000, 100), sortOrder},
 			Returns:     "A page of blockchains.", Schema: "BlockchainPage",
 			Handle: a.serve(a.listBlockchains),
@@ -180,7 +180,7 @@ func (a *API) registryOperations() []operation.Operation {
 		{
 			ID: "getBlockchain", Path: "/v1/networks/{network}/blockchains/{blockchainId}", Tag: tag,
 			Summary: "A blockchain",
-			Index:   "registry",
+			Index:   "registry, subnets",
 			Parameters: []query.Parameter{networkName, {
 				Name: "blockchainId", Description: "The blockchain's ID, `x-chain` or `c-chain`.", Example: "c-chain",
 			}},
