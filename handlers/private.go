@@ -51,11 +51,19 @@ type PrivateOptions struct {
 	Log *slog.Logger
 }
 
-// NewPrivate returns the private router: /metrics, /healthz (the process is alive), /health (a network is
-// ready, as at the public address), /readyz (all networks are ready),
-// /readyz/{network} (the network is ready), /readyz/{network}/{subnetID} (enough validators of the subnet are
-// connected), /index (how far chains are indexed), POST /index/verify (see Verify), POST /index/rebuild, /checkpoint (see
-// Export), and a node's /ext. No web page of another site may use it.
+// NewPrivate returns the private router. No web page of another site may use it. It serves:
+//
+//   - /metrics
+//   - /healthz: the process is alive
+//   - /health: a network is ready, as at the public address
+//   - /readyz: all networks are ready
+//   - /readyz/{network}: the network is ready
+//   - /readyz/{network}/{subnetID}: enough validators of the subnet are connected
+//   - /index: how far chains are indexed
+//   - POST /index/verify: see Verify
+//   - POST /index/rebuild
+//   - /checkpoint: see Export
+//   - /ext, as of a node
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	pages, err := middleware.Pages(nil, o.AllowedHosts, forNode)
 	if err != nil {

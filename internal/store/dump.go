@@ -12,11 +12,11 @@ import (
 // dumpPage is the number of rows of one read.
 const dumpPage = 512
 
-// Dump writes every row of r: a line that names the format, then family by
-// family in the order of their numbers, and within a family in the order of
-// (p, k), the family's number and p, k and v, each after its length as a
-// uvarint; a zero byte ends the dump. Stores of equal content have equal dumps,
-// whatever the engine. Give it a View where something may write meanwhile.
+// Dump writes every row of r. The dump begins with a line that names the format
+// and ends with a zero byte. Rows are in the order of their families' numbers,
+// and within a family in the order of (p, k). A row is the family's number, then
+// p, k and v, each after its length as a uvarint. Stores of equal content have
+// equal dumps, whatever the engine. If r may change meanwhile, pass a View.
 func Dump(ctx context.Context, r Reader, w io.Writer) error {
 	buf := fmt.Appendf(nil, "quorate store %d\n", Format)
 	for _, family := range Families() {
