@@ -1,5 +1,3 @@
-// Package pchain decodes P-Chain blocks: their transactions, and their effect on outputs. It asks nodes for the outputs
-// of rewards and computes them from the supply if no node lists them.
 package pchain
 
 import (
