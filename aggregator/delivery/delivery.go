@@ -48,14 +48,6 @@ const (
 	Unknown Code = "UNKNOWN"
 )
 
-// Codes returns all outcomes.
-func Codes() []Code {
-	return []Code{
-		Deliverable, EpochBehind, SetChanged, QuorumTooLow, WrongSigningSubnet, NoValidators, SignatureInvalid, WarpDisabled,
-		PayloadNotSupported, WrongNetwork, UnknownSource, Unknown,
-	}
-}
-
 // RulesSource is the source of a destination's rules.
 type RulesSource string
 
