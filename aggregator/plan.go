@@ -58,7 +58,7 @@ const (
 	tiers
 )
 
-// If an answer would have arrived by now with probability overdue, none is expected.
+// overdue is the probability that an answer would have arrived by now from which on none is expected.
 const overdue = 0.999
 
 // by is the probability that the option has contributed within t from now, logT being

@@ -198,9 +198,10 @@ func (m *icmMessage) reward(d *directory) erc20Amount {
 	return erc20Amount{erc20Token{Address: fee.Token.Hex(), ERCType: typeERC20}, fee.Amount.Dec()}
 }
 
-// Steps of a lifecycle. The service signed the message itself in icmStepSigned.
+// icmStepSigned is the step of a lifecycle in which the service signed the message itself.
 const icmStepSigned = "SIGNED"
 
+// icmSteps has the other steps of a lifecycle, by the kind of their events.
 var icmSteps = map[chain.ICMEventKind]string{
 	chain.ICMSent: "SENT", chain.ICMDelivered: "DELIVERED", chain.ICMExecutionFailed: "EXECUTION_FAILED",
 	chain.ICMExecuted: "EXECUTED", chain.ICMReceiptReturned: "RECEIPT_RETURNED",

@@ -79,7 +79,7 @@ type Chain struct {
 // Vertices is the name of the X-Chain's pre-Cortina vertices.
 const Vertices = "V"
 
-// A partition has 1<<bucketBits containers.
+// bucketBits is the binary logarithm of the number of containers in a partition.
 const bucketBits = 10
 
 func (c Chain) prefix() []byte {

@@ -13,7 +13,7 @@ import (
 	"quorate/internal/store"
 )
 
-// Values begin with a version. Numbers are uvarints, IDs have 32 bytes, and byte strings have a length prefix.
+// version begins every value. Numbers are uvarints, IDs have 32 bytes, and byte strings have a length prefix.
 const version = row.Version
 
 // Kinds of events in a value.

@@ -105,12 +105,16 @@ const (
 	listRemoved
 )
 
-// Scopes of a list. The list of all validations holds their rows, the others have empty values.
+// allOf returns the prefix of a list of all validations. It holds their rows; the lists of ofSubnet and ofNode have empty
+// values.
 func allOf(networkID uint32, list byte) []byte { return row.Network(networkID, []byte{list, 'a'}) }
+
+// ofSubnet returns the prefix of a list of a subnet's validations.
 func ofSubnet(networkID uint32, list byte, id ids.ID) []byte {
 	return row.Network(networkID, []byte{list, 's'}, id[:])
 }
 
+// ofNode returns the prefix of a list of a node's validations.
 func ofNode(networkID uint32, list byte, id ids.NodeID) []byte {
 	return row.Network(networkID, []byte{list, 'n'}, id[:])
 }
