@@ -16,7 +16,7 @@ import (
 const childEnv = "QUORATE_BENCH_CHILD"
 
 // child is this program once more, with a task of its own, so that its processor time can
-// be told apart. It talks JSON on its standard input and output and dies with this process.
+// be distinguished. It talks JSON on its standard input and output and dies with this process.
 type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

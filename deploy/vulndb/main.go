@@ -29,7 +29,7 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: vulndb CLONE FOLDER, of which CLONE is one of https://github.com/golang/vulndb")
+		fmt.Fprintln(os.Stderr, "usage: vulndb CLONE FOLDER; CLONE is a clone of https://github.com/golang/vulndb")
 		os.Exit(2)
 	}
 	if err := run(context.Background(), os.Args[1], os.Args[2]); err != nil {

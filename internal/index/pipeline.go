@@ -258,12 +258,12 @@ func (p *Pipeline[B]) run(ctx context.Context) error {
 	}
 	c := newCommitter(p, lanes)
 	next := c.next // only the committer uses it from here on
-	source, kept, err := p.source(ctx, next)
+	source, stored, err := p.source(ctx, next)
 	if err != nil {
 		return err
 	}
-	p.status.position(c.from(), next, kept, c.reached())
-	p.log.Info("indexing", slog.Uint64("from", next), slog.Uint64("kept", kept))
+	p.status.position(c.from(), next, stored, c.reached())
+	p.log.Info("indexing", slog.Uint64("from", next), slog.Uint64("storedUntil", stored))
 	r := &running[B]{
 		Pipeline: p,
 		source:   source,

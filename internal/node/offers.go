@@ -19,7 +19,7 @@ const (
 	// each refusal, up to longestAbsence.
 	firstAbsence   = 5 * time.Second
 	longestAbsence = 10 * time.Minute
-	// maxAbsences bounds the methods that are remembered for an endpoint.
+	// maxAbsences bounds the cached refusals of an endpoint, one for each method.
 	maxAbsences = 1024
 )
 

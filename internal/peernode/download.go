@@ -33,7 +33,7 @@ const (
 	rest = 30 * time.Second
 	// manyBlocks at a time are worth a line in the log.
 	manyBlocks = 100
-	// maxKnown bounds the containers whose heights are remembered.
+	// maxKnown bounds the containers whose heights are cached.
 	maxKnown = 1024
 )
 

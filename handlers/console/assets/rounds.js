@@ -56,7 +56,7 @@ export function rounds(main, live, query) {
 
   // ---- the round
   const heading = h("h2", {}, "No round yet");
-  const facts = h("p", { class: "facts" }, "Rounds appear here as they begin, whoever asked for them. Sign a message to see one.");
+  const facts = h("p", { class: "facts" }, "Rounds of all clients appear here as they begin. Sign a message to see one.");
   const clock = h("div", { class: "clock", id: "clock" }, "");
   const bar = h("div", { class: "quorum", hidden: true });
   const barLabel = h("div", { class: "quorum-label" });

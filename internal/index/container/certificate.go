@@ -19,10 +19,10 @@ const (
 	knownLen = 20
 	// Only certificates of these lengths are stored separately. Smaller ones are not worth a row.
 	leastCertificate, mostCertificate = 64, staking.MaxCertificateLen
-	// rememberedBytes bounds the cache of a Writer. It holds the certificates of some thousand nodes.
-	rememberedBytes = 4 << 20
-	// rememberedEach is the approximate overhead of a cached certificate.
-	rememberedEach = 100
+	// cachedBytes bounds the cache of a Writer. It holds the certificates of some thousand nodes.
+	cachedBytes = 4 << 20
+	// cachedOverhead is the approximate overhead of a cached certificate.
+	cachedOverhead = 100
 )
 
 // Writer writes the containers of one chain in order. It stores each proposer certificate once in a row of its own,
@@ -75,9 +75,9 @@ func (w *Writer) certificate(batch *store.Batch, der []byte) []byte {
 	if known, ok := w.known[string(der)]; ok {
 		return known
 	}
-	if w.bytes += len(der) + rememberedEach; w.bytes > rememberedBytes {
+	if w.bytes += len(der) + cachedOverhead; w.bytes > cachedBytes {
 		clear(w.known)
-		w.bytes = len(der) + rememberedEach
+		w.bytes = len(der) + cachedOverhead
 	}
 	known := knownBy(der)
 	text := string(der)

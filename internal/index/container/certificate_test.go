@@ -147,7 +147,7 @@ func TestWritersAgree(t *testing.T) {
 	want, err := store.DumpHash(t.Context(), written(t, NewWriter(chain), all))
 	require.NoError(t, err)
 	forgetful := NewWriter(chain)
-	forgetful.bytes = rememberedBytes - 1000
+	forgetful.bytes = cachedBytes - 1000
 	got, err := store.DumpHash(t.Context(), written(t, forgetful, all))
 	require.NoError(t, err)
 	require.Equal(t, want, got, "dump of a writer with a small cache")
@@ -192,8 +192,8 @@ func TestStrangersCostLittle(t *testing.T) {
 	_, got := sizes(t, s, store.FamilyContainer, store.FamilyContainerCertificate)
 	_, want := sizes(t, whole, store.FamilyContainer)
 	require.LessOrEqual(t, got, want+n*(2*knownLen+5), "bytes of rows")
-	require.LessOrEqual(t, w.bytes, rememberedBytes)
-	require.LessOrEqual(t, len(w.known), rememberedBytes/2048)
+	require.LessOrEqual(t, w.bytes, cachedBytes)
+	require.LessOrEqual(t, len(w.known), cachedBytes/2048)
 }
 
 func TestDamagedCertificates(t *testing.T) {

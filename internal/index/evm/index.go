@@ -37,7 +37,7 @@ type Index struct {
 	chainID   ids.ID
 	chain     chainKey
 	contracts Contracts
-	known     *bounded.Cache[common.Address, knowledge]
+	known     *bounded.Cache[common.Address, cachedKnown]
 }
 
 // New returns an Index of a chain, whose index may be empty.

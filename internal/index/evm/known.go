@@ -10,8 +10,8 @@ import (
 	"quorate/internal/store"
 )
 
-// knowledge is a cached result of Known for one address.
-type knowledge struct {
+// cachedKnown is a cached result of Known for one address.
+type cachedKnown struct {
 	contract bool
 	// after is the hash of the block after which the address was unknown; a later block may have changed that. A known
 	// address stays known.
@@ -21,8 +21,8 @@ type knowledge struct {
 // knownRoom is the number of cached addresses, about 100 bytes each.
 const knownRoom = 1 << 15
 
-func newKnown(room int) *bounded.Cache[common.Address, knowledge] {
-	return bounded.New(bounded.Options[common.Address, knowledge]{Entries: max(room, 1)})
+func newKnown(room int) *bounded.Cache[common.Address, cachedKnown] {
+	return bounded.New(bounded.Options[common.Address, cachedKnown]{Entries: max(room, 1)})
 }
 
 // Known reports for each address whether it is known as a contract: a transaction created it, or it emitted token
@@ -61,7 +61,7 @@ func (r *Index) Known(ctx context.Context, addresses []common.Address) ([]bool, 
 		known[n] = values[once[addresses[n]]] != nil
 	}
 	for address, i := range once {
-		r.known.Set(address, knowledge{contract: values[i] != nil, after: s.head.tip.Hash})
+		r.known.Set(address, cachedKnown{contract: values[i] != nil, after: s.head.tip.Hash})
 	}
 	return known, nil
 }

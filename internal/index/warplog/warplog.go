@@ -50,7 +50,7 @@ type Options struct {
 const (
 	// maxRange is the number of blocks per call; nodes refuse many more.
 	maxRange = 1024
-	// sizeLife is how long a refused size of a range is remembered.
+	// sizeLife is how long a follower avoids the size of a range that a node refused.
 	sizeLife = time.Hour
 	// maxPause is the longest pause between attempts while the source fails.
 	maxPause = 15 * time.Second

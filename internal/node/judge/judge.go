@@ -73,7 +73,7 @@ const (
 	probation = 5 * time.Minute
 	// subnets is how many subnets are compared at a time besides the primary network.
 	subnets = 4
-	// maxMarks bounds the remembered heights.
+	// maxMarks bounds Judge.marks.
 	maxMarks = 64
 )
 

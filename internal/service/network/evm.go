@@ -142,7 +142,7 @@ type evmIndexes struct {
 // errOtherChain reports that a node serves another chain than it did when the chain was indexed.
 var errOtherChain = errors.New("the node serves another chain than before")
 
-// errChainID reports that two chains of a network cannot be told apart.
+// errChainID reports that two chains of a network cannot be distinguished.
 var errChainID = errors.New("two chains of one network have the same EVM chain ID")
 
 // errUnanswered is the reason to wait for a node that has neither answered nor failed.

@@ -65,8 +65,8 @@ func (p *Pipeline[B]) keep(writer *container.Writer) func(_ context.Context, _ s
 }
 
 // source returns the source of blocks from next on. For projections that are rebuilt, stored containers come from the
-// store. kept is the first height that is not stored.
-func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], kept uint64, err error) {
+// store. stored is the first height that is not stored, or 0 if no block comes from the store.
+func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], stored uint64, err error) {
 	o := &p.options
 	keeper, ok := o.Source.(ContainerSource[B])
 	if !ok {
@@ -74,49 +74,49 @@ func (p *Pipeline[B]) source(ctx context.Context, next uint64) (from Source[B], 
 	}
 	var first uint64
 	if err := p.withStore(ctx, "looking for containers", func() (err error) {
-		first, kept, err = ContainersUntil(ctx, o.Store, o.NetworkID, o.Chain)
+		first, stored, err = ContainersUntil(ctx, o.Store, o.NetworkID, o.Chain)
 		return err
 	}); err != nil {
 		return nil, 0, err
 	}
-	if next < first || next >= kept {
+	if next < first || next >= stored {
 		return o.Source, 0, nil
 	}
-	p.log.Info("rebuilding an index from stored containers", slog.Uint64("from", next), slog.Uint64("kept", kept))
+	p.log.Info("rebuilding an index from stored containers", slog.Uint64("from", next), slog.Uint64("storedUntil", stored))
 	return &again[B]{
-		ContainerSource: keeper, kept: kept, store: o.Store, log: p.log,
+		ContainerSource: keeper, stored: stored, store: o.Store, log: p.log,
 		chain: container.Chain{NetworkID: o.NetworkID, Name: o.Chain},
-	}, kept, nil
+	}, stored, nil
 }
 
 // again is a source that reads stored blocks first and fetches the following blocks from a node. It calls no node while
 // stored blocks remain.
 type again[B any] struct {
 	ContainerSource[B]
-	chain container.Chain
-	store store.Store
-	log   *slog.Logger
-	kept  uint64
-	given atomic.Uint64 // the height after the last returned block
+	chain  container.Chain
+	store  store.Store
+	log    *slog.Logger
+	stored uint64        // the first height that is not stored
+	given  atomic.Uint64 // the height after the last returned block
 }
 
 // local reports whether stored blocks remain.
-func (a *again[B]) local() bool { return a.given.Load() < a.kept }
+func (a *again[B]) local() bool { return a.given.Load() < a.stored }
 
 // Tip implements Source. While stored blocks remain, it returns the last of them.
 func (a *again[B]) Tip(ctx context.Context) (uint64, error) {
 	if a.local() {
-		return a.kept - 1, nil
+		return a.stored - 1, nil
 	}
 	return a.ContainerSource.Tip(ctx)
 }
 
 // Fetch implements Source.
 func (a *again[B]) Fetch(ctx context.Context, from uint64, n int) ([]Block[B], error) {
-	if from >= a.kept {
+	if from >= a.stored {
 		return a.ContainerSource.Fetch(ctx, from, n)
 	}
-	blocks, err := a.read(ctx, from, min(n, int(a.kept-from)))
+	blocks, err := a.read(ctx, from, min(n, int(a.stored-from)))
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
