@@ -173,13 +173,13 @@ func (f *fetcher) ask(ctx context.Context, asking *sync.WaitGroup) error {
 			heap.Pop(&f.queue) // it came with another
 			continue
 		}
-		kept, err := f.kept(ctx, one.id)
+		stored, err := f.stored(ctx, one.id)
 		if err != nil {
 			return err
 		}
-		if len(kept) > 0 {
+		if len(stored) > 0 {
 			heap.Pop(&f.queue)
-			if _, err := f.take(ctx, one.id, kept); err != nil {
+			if _, err := f.take(ctx, one.id, stored); err != nil {
 				return err
 			}
 			continue
@@ -357,15 +357,15 @@ func (f *fetcher) store(ctx context.Context, all []*xchain.Vertex, bytesOf map[i
 	return nil
 }
 
-// keptAtOnce is the maximum number of stored vertices that are read at once.
-const keptAtOnce = 256
+// storedAtOnce is the maximum number of stored vertices that are read at once.
+const storedAtOnce = 256
 
-// kept returns a vertex and ancestors of it from the containers of an earlier index, in the order of a node's response. It
+// stored returns a vertex and ancestors of it from the containers of an earlier index, in the order of a node's response. It
 // returns none if the vertex is missing or damaged.
-func (f *fetcher) kept(ctx context.Context, id ids.ID) (all [][]byte, err error) {
+func (f *fetcher) stored(ctx context.Context, id ids.ID) (all [][]byte, err error) {
 	chain := f.chain()
 	queue, seen := []ids.ID{id}, map[ids.ID]bool{id: true}
-	for len(queue) > 0 && len(all) < keptAtOnce {
+	for len(queue) > 0 && len(all) < storedAtOnce {
 		one := queue[0]
 		queue = queue[1:]
 		c, err := chain.ByID(ctx, f.o.Store, one)
@@ -373,7 +373,7 @@ func (f *fetcher) kept(ctx context.Context, id ids.ID) (all [][]byte, err error)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading kept vertices: %w", err)
+			return nil, fmt.Errorf("reading stored vertices: %w", err)
 		}
 		v, err := xchain.ParseVertex(c.Bytes)
 		if err != nil || v.ID != one {
