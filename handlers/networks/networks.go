@@ -104,5 +104,5 @@ func (d Directory[N]) Find(name, subject string) (configured string, network N, 
 	if _, public := PublicID(name); public {
 		return "", network, apierr.NotFound("network: %s%s is not served here; this instance serves %s", subject, name, served)
 	}
-	return "", network, apierr.BadRequest("network: %q is not served here; this instance serves %s", apierr.Excerpt(name), served)
+	return "", network, apierr.BadRequest("network: %q is no network; use mainnet, fuji or testnet (this instance serves %s)", apierr.Excerpt(name), served)
 }

@@ -19,7 +19,7 @@ func TestFind(t *testing.T) {
 		{[]string{"testnet", "fuji"}, "testnet", "testnet", ""},
 		{[]string{"testnet", "fuji"}, "fuji", "fuji", ""},
 		{[]string{"fuji", "devnet"}, "mainnet", "", "404: network: data of mainnet is not served here; this instance serves devnet, fuji"},
-		{[]string{"fuji"}, "Fuji", "", `400: network: "Fuji" is not served here; this instance serves fuji`},
+		{[]string{"fuji"}, "Fuji", "", `400: network: "Fuji" is no network; use mainnet, fuji or testnet (this instance serves fuji)`},
 		{nil, "fuji", "", "404: network: data of fuji is not served here; this instance serves none"},
 	} {
 		all := make(map[string]string)
