@@ -213,7 +213,7 @@ func (f signFlags) serverOptions() (client.SignOptions, error) {
 		return client.SignOptions{}, usage(err, requestHint)
 	}
 	if f.quorum == 0 { // which the API takes for the default
-		return client.SignOptions{}, errors.New("--quorum 0: the quorum must be at least 1")
+		return client.SignOptions{}, usage(errors.New("--quorum 0: the quorum must be at least 1"), requestHint)
 	}
 	return client.SignOptions{SigningSubnetID: subnet, QuorumPercentage: f.quorum, QuorumPercentageBuffer: f.buffer, PChainHeight: f.height}, nil
 }
@@ -229,7 +229,7 @@ func (f signFlags) failedThere(err error) error {
 		return &exitError{code: exitFailed, err: err, hint: fmt.Sprintf("Check that %s is the public address of a quorate server.", f.server)}
 	case !ok:
 		return &exitError{code: exitFailed, err: err, hint: "Check that the server runs. Start one with: quorate serve, or quorate dev"}
-	case failed.Status == http.StatusNotFound && strings.HasPrefix(failed.Message, "there is no POST "):
+	case failed.Status == http.StatusNotFound && (strings.HasPrefix(failed.Message, "there is no POST ") || strings.HasPrefix(failed.Message, "there is no GET ")):
 		return usage(errors.New(failed.Message), fmt.Sprintf("Check that %s is the public address of a quorate server.", f.server))
 	case failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound:
 		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")

@@ -63,7 +63,8 @@ func (s *Shared) owe(ctx context.Context, key string, c Class, n int, now time.T
 
 // move is replace within drawTime. A commit that the store does not answer takes longer, and goes on by itself.
 func (s *Shared) move(ctx context.Context, key string, step func(store.Cursor) (store.Cursor, draw)) (draw, error) {
-	ctx, cancel := context.WithTimeout(ctx, drawTime)
+	// A client that leaves costs no more than one that stays.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drawTime)
 	defer cancel()
 	type result struct {
 		draw draw
@@ -161,7 +162,7 @@ func (a *account) use(ctx context.Context, c Class, n int, now time.Time) (v ver
 	}
 	d, err := a.shared.take(ctx, a.key, c, least, lot, now)
 	if err != nil {
-		a.failed(ctx, now, err)
+		a.failed(now, err)
 		return verdict{}, false
 	}
 	if d.granted == 0 {
@@ -179,7 +180,7 @@ func (a *account) owe(ctx context.Context, c Class, n int, now time.Time) (ok bo
 		return false
 	}
 	if err := a.shared.owe(ctx, a.key, c, n, now); err != nil {
-		a.failed(ctx, now, err)
+		a.failed(now, err)
 		return false
 	}
 	a.inHand, a.beyond = 0, 0 // so that the next request notices a debt
@@ -187,10 +188,7 @@ func (a *account) owe(ctx context.Context, c Class, n int, now time.Time) (ok bo
 }
 
 // failed notes a failure of the store at now. The caller holds a.mu.
-func (a *account) failed(ctx context.Context, now time.Time, err error) {
-	if ctx.Err() != nil {
-		return
-	}
+func (a *account) failed(now time.Time, err error) {
 	a.silence = now.Add(drawAgain)
 	a.shared.log.Warn("the shared allowance of an API key cannot be read; meanwhile this process grants all of it", slog.String("key", a.key), slog.Any("error", err))
 }

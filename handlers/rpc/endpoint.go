@@ -220,7 +220,8 @@ func (r *request) forward() (*node.Forwarded, error) {
 		return nil, Unanswered(r.endpoint.Log, c.Method, err)
 	}
 	if len(c.ID) == 0 || string(c.ID) == "null" { // a notification, which gateways answer and nodes do not
-		return &node.Forwarded{Status: http.StatusOK}, nil
+		answer.Header.Del("Content-Type")
+		answer.Status, answer.Body = http.StatusOK, nil
 	}
 	return answer, nil
 }
@@ -234,14 +235,20 @@ func Unanswered(log *slog.Logger, method string, err error) error {
 	if text, ok := limited(err); ok {
 		return errors.New(text)
 	}
-	log.Warn("a call could not be forwarded", slog.String("method", method), slog.Any("error", err))
-	switch {
-	case errors.Is(err, node.ErrUnsure):
-		return errors.New(Unsure)
-	case errors.As(err, new(*node.RPCError)):
+	if notOffered(err) {
+		log.Debug("a call could not be forwarded", slog.String("method", method), slog.Any("error", err))
 		return fmt.Errorf("the upstream node does not offer %s", method)
 	}
+	log.Warn("a call could not be forwarded", slog.String("method", method), slog.Any("error", err))
+	if errors.Is(err, node.ErrUnsure) {
+		return errors.New(Unsure)
+	}
 	return fmt.Errorf("the upstream node does not answer %s", method)
+}
+
+// notOffered reports whether all upstream nodes lack the API of a call, or do not allow it.
+func notOffered(err error) bool {
+	return errors.As(err, new(*node.RPCError)) && !errors.Is(err, node.ErrUnavailable) && !errors.Is(err, node.ErrUnsure)
 }
 
 // limited returns the text that clients get for an error that their own calls cause: too many at a time, or one that

@@ -120,12 +120,13 @@ func (e Ethereum) excuse(err error) string {
 	if text, ok := limited(err); ok {
 		return text
 	}
-	e.Log.Warn("a call could not be forwarded", slog.String("path", e.Path), slog.Any("error", err))
-	switch {
-	case errors.Is(err, node.ErrUnsure):
-		return Unsure
-	case errors.As(err, new(*node.RPCError)):
+	if notOffered(err) {
+		e.Log.Debug("a call could not be forwarded", slog.String("path", e.Path), slog.Any("error", err))
 		return "the upstream node does not offer this call"
+	}
+	e.Log.Warn("a call could not be forwarded", slog.String("path", e.Path), slog.Any("error", err))
+	if errors.Is(err, node.ErrUnsure) {
+		return Unsure
 	}
 	return "the upstream node does not answer"
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -64,7 +65,7 @@ func (u *upstream) Forward(_ context.Context, path string, body []byte, hedged b
 	if u.fails {
 		return nil, errors.New("secret address refused")
 	}
-	return &node.Forwarded{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}}, Body: []byte("from upstream")}, nil
+	return &node.Forwarded{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/json; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}}, Body: []byte("from upstream")}, nil
 }
 
 func serve(t *testing.T, u *upstream) *httptest.Server {
@@ -208,6 +209,12 @@ func TestTransport(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, response.StatusCode)
 }
 
+func TestUnanswered(t *testing.T) {
+	lacks, log := &node.RPCError{Code: http.StatusNotFound}, slog.New(slog.DiscardHandler)
+	require.EqualError(t, rpc.Unanswered(log, "avm.getTx", lacks), "the upstream node does not offer avm.getTx")
+	require.EqualError(t, rpc.Unanswered(log, "avm.getTx", errors.Join(node.ErrUnavailable, lacks)), "the upstream node does not answer avm.getTx", "another node may offer it")
+}
+
 func TestWhatIsNotAnsweredHereIsForwarded(t *testing.T) {
 	u := &upstream{}
 	server := serve(t, u)
@@ -219,8 +226,10 @@ func TestWhatIsNotAnsweredHereIsForwarded(t *testing.T) {
 	} {
 		response, got := post(t, server.URL+"/ext/bc/X", "application/json", body)
 		require.Equal(t, http.StatusOK, response.StatusCode)
+		require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
 		if strings.Contains(body, "issueTx") {
 			require.Empty(t, got)
+			require.Empty(t, response.Header.Get("Content-Type"))
 		} else {
 			require.Equal(t, "from upstream", got)
 		}

@@ -296,7 +296,7 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 	if answer.StatusCode == http.StatusNotFound { // by a gateway, which may also answer calls with it
 		var decoded response
 		if json.Unmarshal(content, &decoded) != nil || decoded.Error == nil {
-			return nil, noAPI(path, "")
+			return nil, noAPI(path, path)
 		}
 	}
 	// Clients get only JSON. The response to a notification is empty.

@@ -357,7 +357,6 @@ func (n *Network) current(subnetID ids.ID) any {
 	return map[string]any{"validators": validators}
 }
 
-// l1Validator returns a current validator of the L1. It has no owners.
 // getL1Validator answers platform.getL1Validator. simnet takes no fees, so the accumulated fee at which a validator becomes
 // inactive is its balance. It does not know the owners.
 func (n *Network) getL1Validator(validationID ids.ID) (any, error) {

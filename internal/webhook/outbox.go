@@ -192,17 +192,15 @@ func (o *outbox) postpone(ctx context.Context, m *message, due time.Time) error 
 func (o *outbox) replace(ctx context.Context, m *message, f func(*store.Batch, *load)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.known { // another process may have replaced the message since it was read
-		if err := o.read(ctx); err != nil {
-			return err
-		}
-		values, err := o.store.Get(ctx, store.FamilyWebhookOutbox, []store.PK{{P: o.id, K: m.k}})
-		if err != nil {
-			return fmt.Errorf("reading the messages of %s: %w", o.name, err)
-		}
-		if values[0] == nil {
-			return nil
-		}
+	if err := o.read(ctx); err != nil {
+		return err
+	}
+	values, err := o.store.Get(ctx, store.FamilyWebhookOutbox, []store.PK{{P: o.id, K: m.k}})
+	if err != nil {
+		return fmt.Errorf("reading the messages of %s: %w", o.name, err)
+	}
+	if values[0] == nil { // another process has replaced the message since it was read
+		return nil
 	}
 	var batch store.Batch
 	l := o.load

@@ -20,6 +20,8 @@ func TestMessageOfAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, current.remove(t.Context(), sent))
 	require.ErrorIs(t, former.add(t.Context(), 2, [][]byte{[]byte("b")}), store.ErrFenced)
+	_, _, err = former.position(t.Context(), 1)
+	require.NoError(t, err)
 	require.NoError(t, former.postpone(t.Context(), sent, time.Now().Add(time.Hour)))
 	left, err := current.first(t.Context())
 	require.NoError(t, err)

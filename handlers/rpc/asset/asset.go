@@ -131,11 +131,14 @@ func (s *Service) GetAssetDescription(r *http.Request, args *avm.GetAssetDescrip
 	if err != nil {
 		return err
 	}
+	behind := s.chain.Behind()
 	found, err := s.assets.Assets(ctx, []ids.ID{id})
-	if err != nil {
+	switch {
+	case err != nil:
 		return s.chain.Failed(ctx, err)
-	}
-	if found[0] == nil {
+	case found[0] == nil && behind:
+		return rpc.ErrForward
+	case found[0] == nil:
 		known, err := s.chain.Known(ctx, id)
 		if err == nil {
 			err = database.ErrNotFound

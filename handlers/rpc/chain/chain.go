@@ -151,14 +151,14 @@ func (c *Chain) Height(ctx context.Context) (uint64, error) {
 	return next - 1 - before, nil
 }
 
-// behind reports whether upstream nodes may have blocks that are not indexed.
-func (c *Chain) behind() bool {
-	status := c.Status()
-	return status.State != index.Following || status.Lag() > 0
-}
+// Behind reports whether upstream nodes may have what the index does not have when it is read next.
+func (c *Chain) Behind() bool { return behind(c.Status()) }
+
+func behind(s index.Status) bool { return s.State != index.Following || s.Lag() > 0 }
 
 // Block answers getBlock.
 func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Raw) error {
+	behind := c.Behind()
 	height, err := c.lookup.Block(ctx, args.BlockID)
 	var found answer
 	switch {
@@ -170,7 +170,7 @@ func (c *Chain) Block(ctx context.Context, args *api.GetBlockArgs, reply *rpc.Ra
 		return c.Failed(ctx, err)
 	}
 	if err != nil || found.id != args.BlockID {
-		if c.behind() {
+		if behind {
 			return rpc.ErrForward
 		}
 		return fmt.Errorf("couldn't get block with id %s: %w", args.BlockID, database.ErrNotFound)
@@ -186,8 +186,9 @@ func (c *Chain) BlockByHeight(ctx context.Context, args *api.GetBlockByHeightArg
 		return err
 	}
 	height := uint64(args.Height)
-	if next := c.Status().Next; next <= before || height >= next-before {
-		if c.behind() {
+	status := c.Status()
+	if status.Next <= before || height >= status.Next-before {
+		if behind(status) {
 			return rpc.ErrForward
 		}
 		return fmt.Errorf("couldn't get block at height %d: %w", height, database.ErrNotFound)
@@ -258,8 +259,9 @@ func (c *Chain) Tx(ctx context.Context, args *api.GetTxArgs, reply *rpc.Raw) (er
 		reply.JSON = a.json
 		return nil
 	}
+	behind := c.Behind()
 	tx, genesis, err := c.txBytes(ctx, args.TxID)
-	if errors.Is(err, database.ErrNotFound) && c.behind() {
+	if errors.Is(err, database.ErrNotFound) && behind {
 		return rpc.ErrForward
 	}
 	if err != nil {
@@ -334,9 +336,10 @@ func (c *Chain) Known(ctx context.Context, id ids.ID) (bool, error) {
 	if _, ok := c.Genesis[id]; ok {
 		return true, nil
 	}
+	behind := c.Behind()
 	_, err := c.Find(ctx, id)
 	if errors.Is(err, database.ErrNotFound) {
-		if c.behind() {
+		if behind {
 			return false, rpc.ErrForward
 		}
 		return false, nil
