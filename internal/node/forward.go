@@ -122,12 +122,30 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 			switch {
 			case asked > len(failures):
 			case asked == len(order):
+				if answer := missingAPI(failures); answer != nil {
+					return answer, nil
+				}
 				return nil, fmt.Errorf("forwarding to %s: %w", path, unforwarded(failures))
 			default:
 				ask()
 			}
 		}
 	}
+}
+
+// missingAPI returns the response of the first endpoint if none has the API, which clients get as it is; otherwise nil.
+func missingAPI(failures []error) *Forwarded {
+	var first *Forwarded
+	for _, err := range failures {
+		var refusal *RPCError
+		if !errors.As(err, &refusal) || refusal.answer == nil {
+			return nil
+		}
+		if first == nil {
+			first = refusal.answer
+		}
+	}
+	return first
 }
 
 // unforwarded returns the error of a call that no endpoint answered.
@@ -293,12 +311,6 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 	if code := answer.StatusCode; busyStatus(code) || notOfferedStatus(code) || code >= 300 && code < 400 {
 		return nil, e.checkStatus(path, answer, content)
 	}
-	if answer.StatusCode == http.StatusNotFound { // by a gateway, which may also answer calls with it
-		var decoded response
-		if json.Unmarshal(content, &decoded) != nil || decoded.Error == nil {
-			return nil, noAPI(path, path)
-		}
-	}
 	// Clients get only JSON. The response to a notification is empty.
 	if answer.StatusCode == http.StatusOK && len(content) > 0 && !json.Valid(content) {
 		return nil, fmt.Errorf("%w: the response is not JSON", ErrMalformed)
@@ -309,5 +321,14 @@ func (c *Client) raw(ctx context.Context, e *endpoint, path string, body []byte)
 			header[name] = values
 		}
 	}
-	return &Forwarded{Status: answer.StatusCode, Header: header, Body: e.secrets.hideInBody(answer.StatusCode, content)}, nil
+	forwarded := &Forwarded{Status: answer.StatusCode, Header: header, Body: e.secrets.hideInBody(answer.StatusCode, content)}
+	if answer.StatusCode == http.StatusNotFound { // gateways may also answer calls with it
+		var decoded response
+		if json.Unmarshal(content, &decoded) != nil || decoded.Error == nil {
+			refusal := noAPI(path, path)
+			refusal.answer = forwarded
+			return nil, refusal
+		}
+	}
+	return forwarded, nil
 }

@@ -68,11 +68,22 @@ func TestForward(t *testing.T) {
 			})
 		})
 	}
-	n := newForwarder(t, hosts{"a": answer(404, ""), "b": answer(404, ""), "c": answer(404, "")})
-	_, err := n.Forward(t.Context(), "/ext/bc/P", []byte("{}"), true)
-	var lacks *RPCError
-	require.ErrorAs(t, err, &lacks)
-	require.True(t, lacks.NotOffered())
+	for _, last := range []int{404, 403, 502} {
+		n := newForwarder(t, hosts{"a": answer(404, "404 page not found\n"), "b": answer(404, "no"), "c": answer(last, "")})
+		got, err := n.Forward(t.Context(), "/ext/bc/P", []byte("{}"), true)
+		switch last {
+		case 404:
+			require.NoError(t, err)
+			require.Equal(t, http.StatusNotFound, got.Status)
+			require.Equal(t, "404 page not found\n", string(got.Body), "as the node says it")
+		case 403:
+			var lacks *RPCError
+			require.ErrorAs(t, err, &lacks)
+			require.True(t, lacks.NotOffered())
+		default:
+			require.ErrorIs(t, err, ErrUnavailable, "that one may have it")
+		}
+	}
 	synctest.Test(t, func(t *testing.T) {
 		n := newForwarder(t, hosts{"a": refuse, "b": refuse, "c": refuse})
 		_, err := n.Forward(t.Context(), "/ext/bc/P", nil, true)

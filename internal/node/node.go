@@ -41,6 +41,8 @@ type RPCError struct {
 	Message string
 
 	cause error // the meaning of the refusal; nil if unknown
+	// answer is the response to a forwarded call if the node has no API at its path, nil otherwise.
+	answer *Forwarded
 }
 
 func (e *RPCError) Error() string {

@@ -2,7 +2,6 @@ package nodeapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -84,7 +83,7 @@ type indexUpstream struct{ rpc.Upstream }
 // Forward implements rpc.Upstream.
 func (u indexUpstream) Forward(ctx context.Context, path string, body []byte, hedged bool) (*node.Forwarded, error) {
 	answer, err := u.Upstream.Forward(ctx, path, body, hedged)
-	if lacks := (*node.RPCError)(nil); !errors.As(err, &lacks) || lacks.Code != http.StatusNotFound || errors.Is(err, node.ErrUnavailable) {
+	if err != nil || answer.Status != http.StatusNotFound {
 		return answer, err
 	}
 	return nil, rpc.RefusalError("this index is not kept here, and the upstream node runs without one: the service must keep_containers all of a node that runs with index-enabled")
