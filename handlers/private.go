@@ -63,7 +63,7 @@ type PrivateOptions struct {
 //   - POST /index/verify: see Verify
 //   - POST /index/rebuild
 //   - /checkpoint: see Export
-//   - /ext, as of a node
+//   - /ext: node APIs
 func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 	pages, err := middleware.Pages(nil, o.AllowedHosts, forNode)
 	if err != nil {

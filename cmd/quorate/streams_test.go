@@ -193,19 +193,14 @@ func (r *streamReader) follow(ctx context.Context, seed uint64) {
 	for i := 0; ctx.Err() == nil; i++ {
 		cut, cancel := context.WithCancel(ctx)
 		limit := time.Duration(random.Int64N(int64(60 * time.Millisecond)))
-		var ends *time.Timer
+		count := sync.OnceFunc(func() { time.AfterFunc(limit, cancel) })
 		if i%2 == 0 {
-			ends = time.AfterFunc(limit, cancel)
+			count()
 		}
 		_ = r.read(cut, r.base()+r.source.path, r.cursor, func(e streamed) {
 			r.note(e)
-			if ends == nil {
-				ends = time.AfterFunc(limit, cancel)
-			}
+			count()
 		})
-		if ends != nil {
-			ends.Stop()
-		}
 		cancel()
 	}
 }

@@ -21,6 +21,11 @@ var (
 	ErrStopping = errors.New("the service is stopping")
 )
 
+// HasGone reports whether the client of a request has disconnected: its context ended, and not because the server stops.
+func HasGone(request context.Context) bool {
+	return request.Err() != nil && !errors.Is(context.Cause(request), ErrStopping)
+}
+
 // StatusClientGone is the status of ErrClientGone in logs and metrics; it is never sent.
 const StatusClientGone = 499
 

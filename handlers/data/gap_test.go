@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -133,16 +132,16 @@ func TestCChainWithoutOthers(t *testing.T) {
 	}
 }
 
+// generatedClient is the User-Agent of a generated client.
+const generatedClient = "speakeasy-sdk/typescript 0.3.13"
+
 // The generated clients read what is missing from balances as zero.
 func TestGeneratedClientsGetNoPartOfBalances(t *testing.T) {
 	f := newFake()
 	h := fuji(t, f)
 	f.progress[cID] = stateSynced
 	for path, status := range map[string]int{balances: 503, utxosPath: 200} {
-		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
-		r.Header.Set("User-Agent", "speakeasy-sdk/typescript 0.3.13")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := apitest.Get(h, path, "User-Agent", generatedClient)
 		require.Equal(t, status, w.Code, "%s: %s", path, w.Body)
 	}
 }
@@ -211,9 +210,5 @@ func TestAssetsThatAreNotIndexedYet(t *testing.T) {
 		}
 		require.Contains(t, asset, "amount")
 	}
-	r := httptest.NewRequest(http.MethodGet, utxosPath, http.NoBody)
-	r.Header.Set("User-Agent", "speakeasy-sdk/typescript 0.3.13")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	requireError(t, w, 503, "the index of the x-chain is still catching up")
+	requireError(t, apitest.Get(h, utxosPath, "User-Agent", generatedClient), 503, "the index of the x-chain is still catching up")
 }

@@ -77,7 +77,7 @@ func TestRewardsOfLiveStakes(t *testing.T) {
 	for _, member := range []string{"grossReward", "netReward", "estimatedGrossReward", "estimatedNetReward"} {
 		require.NotContains(t, d, member)
 	}
-	requireError(t, apitest.Get(h, delegators, "User-Agent", "speakeasy-sdk/typescript 0.3.13"), 503, "the index and the upstream node differ")
+	requireError(t, apitest.Get(h, delegators, "User-Agent", generatedClient), 503, "the index and the upstream node differ")
 
 	staking.Staker.Start, delegation.Start = now.Add(time.Second), now.Add(time.Second)
 	r.asked = nil

@@ -161,7 +161,7 @@ func Explain(request context.Context, err error, particular func(error) error) e
 	switch {
 	case errors.As(err, &known):
 		return err
-	case request.Err() != nil && !errors.Is(context.Cause(request), apierr.ErrStopping):
+	case apierr.HasGone(request):
 		return apierr.ErrClientGone
 	case request.Err() != nil, errors.Is(err, store.ErrClosed):
 		return apierr.Unavailable(err, "the service is stopping; send the request again")

@@ -18,15 +18,14 @@ import (
 // failure returns the error for the client if there is no signed message. ctx is the request's context: once it is
 // cancelled, the client has disconnected.
 func failure(ctx context.Context, err error, f form) error {
-	stopping := errors.Is(context.Cause(ctx), apierr.ErrStopping)
-	if ctx.Err() != nil && !stopping {
+	if apierr.HasGone(ctx) {
 		return apierr.ErrClientGone
 	}
 	var failed *aggregator.Error
 	switch {
 	case errors.As(err, &failed):
 		return explain(failed, f)
-	case stopping:
+	case ctx.Err() != nil:
 		e := apierr.Unavailable(err, "the service is stopping; send the request again")
 		e.Code = string(aggregator.CodeShutdown)
 		return e

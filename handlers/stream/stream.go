@@ -132,7 +132,7 @@ func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.
 	}
 	defer s.leave(id)
 	feed, err := open(r.Context(), from)
-	if err != nil && r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), apierr.ErrStopping) {
+	if err != nil && apierr.HasGone(r.Context()) {
 		s.ended.WithLabelValues("client").Inc()
 		return apierr.ErrClientGone
 	}

@@ -133,7 +133,7 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 	}
 }
 
-// missingAPI returns the response of the first endpoint if none has the API, which clients get as it is; otherwise nil.
+// missingAPI returns the first response if no endpoint has the API, which clients get as it is; otherwise nil.
 func missingAPI(failures []error) *Forwarded {
 	var first *Forwarded
 	for _, err := range failures {

@@ -217,13 +217,21 @@ func (g *gate) pass(client net.Conn) {
 	<-done
 }
 
+// openGated opens a store behind a gate.
+func openGated(t *testing.T, server *pgserver.Server, place string) (*gate, *store.Postgres) {
+	t.Helper()
+	u, err := url.Parse(place)
+	require.NoError(t, err)
+	g := newGate(t, server.Address())
+	u.Host = g.Addr().String()
+	return g, openPostgres(t, u.String())
+}
+
 // testLostCommit cuts connections while they commit.
 func testLostCommit(t *testing.T, server *pgserver.Server, place string) {
-	g := newGate(t, server.Address())
 	direct := openPostgres(t, place)
 	defer direct.Close()
-	schema := place[len(server.URL()):]
-	s := openPostgres(t, server.URLAt(g.Addr().String())+schema)
+	g, s := openGated(t, server, place)
 	defer s.Close()
 
 	// Before the server learns of it: it is committed once more.
@@ -251,11 +259,7 @@ func testLostCommit(t *testing.T, server *pgserver.Server, place string) {
 // testSlowCommit lets a server not answer to a commit: whether the batch was written is unknown, and the call may be
 // repeated.
 func testSlowCommit(t *testing.T, server *pgserver.Server, place string) {
-	u, err := url.Parse(place)
-	require.NoError(t, err)
-	g := newGate(t, server.Address())
-	u.Host = g.Addr().String()
-	s := openPostgres(t, u.String())
+	g, s := openGated(t, server, place)
 	defer s.Close()
 	store.SetEnding(s, 100*time.Millisecond)
 	g.cut.Store(3)
@@ -418,11 +422,7 @@ func testCallerGoes(t *testing.T, _ *pgserver.Server, place string) {
 // testCallersGo lets callers go while the server answers them. Their connections are used again, but not for ever waited
 // for.
 func testCallersGo(t *testing.T, server *pgserver.Server, place string) {
-	u, err := url.Parse(place)
-	require.NoError(t, err)
-	g := newGate(t, server.Address())
-	u.Host = g.Addr().String()
-	s := openPostgres(t, u.String())
+	g, s := openGated(t, server, place)
 	defer s.Close()
 	const callers = 400
 	gone := 0
@@ -516,11 +516,7 @@ func testConnectionsEnded(t *testing.T, server *pgserver.Server, place string) {
 
 // testRefused lets a server accept no new connections. A read asks for one once, and open ones are still used.
 func testRefused(t *testing.T, server *pgserver.Server, place string) {
-	u, err := url.Parse(place)
-	require.NoError(t, err)
-	g := newGate(t, server.Address())
-	u.Host = g.Addr().String()
-	s := openPostgres(t, u.String())
+	g, s := openGated(t, server, place)
 	defer s.Close()
 	view, err := s.View(t.Context()) // has the one connection
 	require.NoError(t, err)

@@ -319,11 +319,8 @@ func (s *Server) Dir() string { return s.data() }
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // URL returns the URL of the server's only database.
-func (s *Server) URL() string { return s.URLAt(s.Address()) }
-
-// URLAt returns the same URL with another address that leads to the server.
-func (s *Server) URLAt(address string) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, password), Host: address, Path: "/postgres", RawQuery: "sslmode=disable"}
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, password), Host: s.Address(), Path: "/postgres", RawQuery: "sslmode=disable"}
 	return u.String()
 }
 
