@@ -11,7 +11,8 @@ import (
 
 // A message that validators have not seen was never sent, or its block is not accepted yet.
 // The round then sleeps: it looks for the message on its chain and asks few validators with
-// growing pauses, until the first of them signs.
+// growing pauses, until one of them signs. It sleeps again if no others follow, because a faulty
+// validator may sign what was never sent.
 
 const (
 	// probeSize is the number of validators that a probe asks: one half from the
@@ -20,16 +21,21 @@ const (
 	probeHeaviest = 32
 	// lookPause is the least time between two searches for a message on its chain.
 	lookPause = time.Second
+	// calm is the time without a further valid signature after which a round sleeps again.
+	calm = 250 * time.Millisecond
 )
 
-// sleep is the state of a round without signatures whose quorums all need validators that
-// refuse for now. It ends with the first valid signature.
+// sleep is the state of a round whose quorums all need validators that refuse for now, and that
+// gets no signatures. It ends with a valid signature.
 type sleep struct {
 	on      bool
-	since   time.Duration
+	since   time.Duration // start of the first sleep, 0 before
 	probeAt time.Duration // of the next probe
-	heavy   []int         // the heaviest members
-	turn    int           // position in heavy of the next probe
+	// verified is the verified weight, and grewAt is when it last grew.
+	verified uint64
+	grewAt   time.Duration
+	heavy    []int // the heaviest members
+	turn     int   // position in heavy of the next probe
 
 	// sent says that the message is known to have been sent.
 	sent      bool
@@ -40,12 +46,19 @@ type sleep struct {
 
 // rest begins or ends the sleep of the round.
 func (r *round) rest(now time.Duration) {
-	asleep := r.verified == 0 && (r.sleep.on || r.stuck(now))
+	s := &r.sleep
+	grew := r.verified > s.verified
+	if grew {
+		s.verified, s.grewAt = r.verified, now
+	}
 	switch {
-	case asleep && !r.sleep.on:
-		r.sleep.on, r.sleep.since, r.sleep.probeAt = true, now, now+r.limits.PollMin
-	case !asleep && r.sleep.on:
-		r.sleep.on, r.missedAt = false, now
+	case !s.on && r.stuck(now) && (s.verified == 0 || now >= s.grewAt+calm):
+		s.on, s.probeAt = true, now+r.limits.PollMin
+		if s.since == 0 {
+			s.since = max(now, 1)
+		}
+	case s.on && grew:
+		s.on, r.missedAt = false, now
 		for i := range r.members {
 			if m := &r.members[i]; m.state == notYet || m.state == timedOut {
 				r.retry(i)
@@ -94,9 +107,10 @@ func (r *round) mustSearch() bool {
 	return !s.searching && !s.sent && s.searched < r.joins
 }
 
-// probePause grows with the time since the round fell asleep or its last waiter joined.
+// probePause grows with the time since the round first fell asleep, a validator signed or the
+// last waiter joined.
 func (r *round) probePause(now time.Duration) time.Duration {
-	since := r.sleep.since
+	since := max(r.sleep.since, r.sleep.grewAt)
 	for _, c := range r.waiters {
 		since = max(since, c.joinedAt)
 	}
@@ -162,9 +176,9 @@ func (r *round) searchDone(found bool) {
 }
 
 // unseen reports whether validators that have not seen the message keep c from its quorum,
-// and nothing shows that it was sent.
+// and nothing shows that it was sent: no validator has signed it.
 func (r *round) unseen(c *waiter) bool {
-	return r.sleep.on && !r.sleep.sent && r.weigh().unseen > r.set.TotalWeight-c.need
+	return r.sleep.on && !r.sleep.sent && r.verified == 0 && r.weigh().unseen > r.set.TotalWeight-c.need
 }
 
 // waits reports whether c waits for validators to see the message. Members that have no connection

@@ -439,6 +439,20 @@ func TestFirstSignatureWakesAll(t *testing.T) {
 	})
 }
 
+// A validator that signs what was never sent wakes the round once. It does not make it ask all others all the time.
+func TestSignatureOfUnsentMessage(t *testing.T) {
+	n := unseenNetwork(t, sameWeights(200, 1)...)
+	n.validators[0].do = honest(time.Millisecond)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+		failed := requireFailure(t, err, CodeRefused)
+		require.EqualValues(t, 1, failed.Account.SignedWeight)
+		require.Less(t, n.requests, 4*200+15*probeSize)
+	})
+}
+
 // Requests of all kinds share the round of an unseen message, each with its own end.
 func TestWaitersOfAnUnseenMessage(t *testing.T) {
 	n := unseenNetwork(t, sameWeights(50, 1)...)
