@@ -87,10 +87,12 @@ const (
 	// nearTip is how far a height may lie above the cached tip without being refused at once:
 	// more blocks than are accepted while the tip is cached.
 	nearTip = 64
-	// setCalls and otherCalls are the costs of a query for a set of another height and of any
-	// other query; see Options.Enter. For a set the node applies all changes since the height,
-	// and for an empty one the subnet is requested too.
+	// setCalls, epochCalls and otherCalls are the costs of a query for a set of another height,
+	// for an epoch and of any other query; see Options.Enter. For a set the node applies all
+	// changes since the height, and for an empty one the subnet is requested too. For an epoch
+	// validators may be asked (package peernode), about few chains at a time.
 	setCalls   = 4
+	epochCalls = 4
 	otherCalls = 1
 )
 
@@ -198,7 +200,7 @@ func (r *Resolver) newCaches(chain PChain, enter func(context.Context, int64) (c
 		}
 		return r.poll
 	}, r.askEpoch)
-	r.epochs.enter = entering(otherCalls)
+	r.epochs.enter = entering(epochCalls)
 }
 
 // refusalLife returns how long a result that may change is cached. A failure to reach the
