@@ -31,6 +31,8 @@ const (
 // ErrDisconnected, and may be called before Request returns. It runs on the goroutine that
 // reads the connection, so it must not block. It is not called for nodes that do not answer.
 // When ctx ends, the request is not sent to further nodes, and later answers are dropped.
+// A node that does not read earlier messages is one that does not answer: the request is
+// dropped, and would have waited for seconds.
 func (n *Network) Request(
 	ctx context.Context,
 	chainID ids.ID,
@@ -95,7 +97,7 @@ func sendAll(ctx context.Context, sessions []*session, framed []byte) set.Set[id
 	workers := max(min(runtime.GOMAXPROCS(0), len(sessions)/sendShare), 1)
 	share := func(first int) {
 		for i := first; i < len(sessions) && ctx.Err() == nil; i += workers {
-			took[i] = sessions[i].send(framed)
+			took[i] = sessions[i].send(framed) || sessions[i].wire.open()
 		}
 	}
 	var others sync.WaitGroup

@@ -74,6 +74,13 @@ func (w *wire) room(size int) bool {
 	return kept == 0 || kept+int64(size) <= maxBacklog && w.total.Load()+int64(size) <= maxTotalBacklog
 }
 
+// open reports whether the connection is not closed.
+func (w *wire) open() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.closed
+}
+
 // Write takes all of b or fails.
 func (w *wire) Write(b []byte) (int, error) {
 	w.mu.Lock()
