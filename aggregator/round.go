@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -216,22 +217,17 @@ func (r *round) join(c *waiter, now time.Duration) {
 // whether there are any. A timeout counts against c if at least half of it passed since c
 // joined. A refusal for good counts: it would be the same for c.
 func (r *round) reopen(c *waiter) bool {
-	found := false
+	late := func(askedAt time.Duration) bool { return askedAt < c.joinedAt-r.limits.AnswerTimeout/2 }
+	if w := r.weigh(); !late(w.lateAt) && w.judgedIn >= c.nth {
+		return false // without a pass over all members, as there may be many waiters
+	}
 	for i := range r.members {
-		m := &r.members[i]
-		switch {
-		case m.state == timedOut && m.askedAt+r.limits.AnswerTimeout/2 < c.joinedAt:
-		case m.state == invalid && m.judgedIn < c.nth:
-		default:
-			continue
+		if m := &r.members[i]; m.state == timedOut && late(m.askedAt) || m.state == invalid && m.judgedIn < c.nth {
+			r.retry(i)
 		}
-		r.retry(i)
-		found = true
 	}
-	if found {
-		r.changed()
-	}
-	return found
+	r.changed()
+	return true
 }
 
 // retry makes a member a candidate again that refused for now or has failed, at the next node of its key. If the member
@@ -484,6 +480,10 @@ type weights struct {
 	notYet, unseen uint64
 	// candidates says that a member can be asked and was not.
 	candidates bool
+	// lateAt is when the first member that timed out was asked, and judgedIn the least judgedIn of a member whose
+	// answer is invalid. Both are beyond all others if there is no such member.
+	lateAt   time.Duration
+	judgedIn int
 }
 
 // weigh looks at every member, unless nothing has changed since it last did.
@@ -491,7 +491,7 @@ func (r *round) weigh() weights {
 	if r.weighed {
 		return r.weights
 	}
-	var w weights
+	w := weights{lateAt: never, judgedIn: math.MaxInt}
 	for i := range r.members {
 		m := &r.members[i]
 		if m.refusesNow() {
@@ -504,8 +504,10 @@ func (r *round) weigh() weights {
 		case refused:
 			w.blocked += m.weight
 		case invalid:
+			w.judgedIn = min(w.judgedIn, m.judgedIn)
 		case timedOut:
 			w.timedOut += m.weight
+			w.lateAt = min(w.lateAt, m.askedAt)
 		case idle:
 			if !m.online {
 				w.offline += m.weight

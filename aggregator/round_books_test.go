@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type books struct {
 // recount is what the books must say, from a look at every member.
 func recount(r *round) (b books, due time.Duration) {
 	due = never
+	b.Weights.lateAt, b.Weights.judgedIn = never, math.MaxInt
 	for i := range r.members {
 		m := &r.members[i]
 		if m.refusesNow() {
@@ -65,8 +67,10 @@ func recount(r *round) (b books, due time.Duration) {
 		case refused:
 			b.Weights.blocked += m.weight
 		case invalid:
+			b.Weights.judgedIn = min(b.Weights.judgedIn, m.judgedIn)
 		case timedOut:
 			b.Weights.timedOut += m.weight
+			b.Weights.lateAt = min(b.Weights.lateAt, m.askedAt)
 		}
 	}
 	return b, due
