@@ -4,20 +4,44 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ava-labs/avalanchego/utils/constants"
+
+	"quorate/internal/bounded"
 )
 
-// busyPause is when a request that was refused because of too many rounds may be repeated.
-const busyPause = time.Second
+const (
+	// busyPause is when a request that was refused because of too many rounds may be repeated.
+	busyPause = time.Second
+	// clientRate and clientBurst bound the requests to one validator for the rounds of one client, in bytes a
+	// second and at once. They are half of what a node reads from a peer (avalanchego, network/throttling), so that
+	// the requests of other clients do not wait.
+	clientRate  = constants.DefaultInboundThrottlerBandwidthRefillRate / 2
+	clientBurst = constants.DefaultInboundThrottlerBandwidthMaxBurstSize / 2
+	// maxSenders is the number of clients whose requests are counted.
+	maxSenders = 4096
+)
 
-// admission bounds the rounds at a time. It is not safe for concurrent use.
+// admission bounds the rounds at a time, and what clients have sent. It is not safe for concurrent use.
 type admission struct {
 	bounds  func() (all, perClient int) // nil is no bound
 	rounds  int
 	clients map[string]int // rounds by the client that started them
+	sent    *bounded.Cache[string, *rate.Limiter]
 }
 
-// enter counts a round that a client starts. The empty client has no bound of its own.
-func (a *admission) enter(client string) *Error {
+func newAdmission(bounds func() (all, perClient int)) admission {
+	return admission{
+		bounds: bounds, clients: make(map[string]int),
+		sent: bounded.New(bounded.Options[string, *rate.Limiter]{Entries: maxSenders}),
+	}
+}
+
+// enter counts a round that a client starts, with the size of its requests in bytes. The empty client has no bound of
+// its own.
+func (a *admission) enter(client string, size int) *Error {
 	var all, perClient int
 	if a.bounds != nil {
 		all, perClient = a.bounds()
@@ -30,11 +54,35 @@ func (a *admission) enter(client string) *Error {
 		return &Error{Code: CodeBusy, RetryAfter: busyPause, Message: fmt.Sprintf(
 			"%d messages are signed at the same time, which is the limit; send the request again in a moment", a.rounds)}
 	}
-	a.rounds++
 	if client != "" {
+		if perClient > 0 {
+			if err := a.send(client, size); err != nil {
+				return err
+			}
+		}
 		a.clients[client]++
 	}
+	a.rounds++
 	return nil
+}
+
+// send takes the size of a request from a client's allowance.
+func (a *admission) send(client string, size int) *Error {
+	allowance, ok := a.sent.Get(client)
+	if !ok {
+		allowance = rate.NewLimiter(clientRate, clientBurst)
+		a.sent.Set(client, allowance)
+	}
+	now := time.Now()
+	size = min(size, clientBurst)
+	if allowance.AllowN(now, size) {
+		return nil
+	}
+	missing := float64(size) - allowance.TokensAt(now)
+	return &Error{
+		Code: CodeTooManyRounds, RetryAfter: time.Duration(missing / clientRate * float64(time.Second)),
+		Message: fmt.Sprintf("this client's messages and justifications are more than the %d KiB a second that validators get for one client; send the request again in a moment", clientRate>>10),
+	}
 }
 
 // leave counts the end of a client's round.

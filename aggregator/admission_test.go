@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,6 +99,41 @@ func TestRoundsAreBounded(t *testing.T) {
 			b.request(t, ctx, "c", "0") // joins
 			require.Equal(t, 3, b.rounds())
 		})
+	})
+}
+
+// One client's messages are at most half of what a node reads from the service, however soon their rounds end.
+func TestRequestBytesAreBounded(t *testing.T) {
+	runBusy(t, Options{Rounds: func() (int, int) { return 0, 1000 }}, func(t *testing.T, ctx context.Context, b busy) {
+		b.everyone(refuse(-2, "no", time.Millisecond))
+		message := func(i int) *warp.UnsignedMessage { return testMessage(t, fmt.Sprint(i, strings.Repeat("x", 16<<10))) }
+		sign := func(client string, message *warp.UnsignedMessage) error {
+			_, err := b.Sign(WithClient(ctx, client), Request{Message: message})
+			return err
+		}
+		var sent int
+		var failed *Error
+		start := time.Now()
+		for i := range 10_000 {
+			requests := b.fakeNetwork.requests
+			err := sign("a", message(i))
+			require.ErrorAs(t, err, &failed)
+			if failed.Code == CodeTooManyRounds {
+				require.Equal(t, requests, b.fakeNetwork.requests, "no validator is asked")
+				require.Less(t, failed.RetryAfter, time.Second)
+				require.Contains(t, failed.Message, "256 KiB")
+				requireFailure(t, sign("b", message(-1)), CodeRefused)
+				requireFailure(t, sign("", message(-2)), CodeRefused)
+				time.Sleep(failed.RetryAfter)
+				continue
+			}
+			requireFailure(t, err, CodeRefused)
+			sent += 16 << 10
+			if time.Since(start) > time.Minute {
+				break
+			}
+		}
+		require.InDelta(t, clientBurst+60*clientRate, sent, clientBurst)
 	})
 }
 

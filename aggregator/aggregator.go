@@ -75,7 +75,8 @@ type Options struct {
 	// Limits of a round; the zero value means DefaultLimits.
 	Limits Limits
 	// Rounds returns the most rounds at a time, of all clients and of one (see WithClient). 0 is no bound, and so is
-	// a nil Rounds. It is called for each new round, under a lock. Requests that join a round are not bounded.
+	// a nil Rounds. It is called for each new round, under a lock. Requests that join a round are not bounded. If
+	// perClient is a bound, the bytes that a client has validators receive are bounded, too.
 	Rounds func() (all, perClient int)
 	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
 	// 32 MiB.
@@ -155,7 +156,7 @@ func New(o Options) (*Aggregator, error) {
 		unseen:     newUnseenMessages(),
 		runners:    make(map[roundKey]*runner),
 		processors: runtime.GOMAXPROCS(0),
-		admitted:   admission{bounds: o.Rounds, clients: make(map[string]int)},
+		admitted:   newAdmission(o.Rounds),
 	}
 	a.idle = make(chan struct{})
 	close(a.idle)
@@ -433,7 +434,8 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding the signature request: %w", err)
 	}
-	if busy := a.admitted.enter(client); busy != nil {
+	request = avap2p.PrefixMessage(avap2p.ProtocolPrefix(acp118.HandlerID), request)
+	if busy := a.admitted.enter(client, len(request)); busy != nil {
 		return nil, nil, busy
 	}
 	ctx, end := context.WithCancel(a.life)
@@ -445,7 +447,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		callers: 1,
 		end:     end,
 		message: req.Message,
-		request: avap2p.PrefixMessage(avap2p.ProtocolPrefix(acp118.HandlerID), request),
+		request: request,
 		start:   time.Now(),
 		inbox:   inbox{signal: make(chan struct{}, 1)},
 		built:   make(map[goal]*Result),

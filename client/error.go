@@ -62,7 +62,7 @@ const (
 
 	// CodeRateLimited: the allowance of the API key or of the client IP address is used up.
 	CodeRateLimited Code = "RATE_LIMITED"
-	// CodeTooManyRounds: the client has as many messages signed at a time as it may.
+	// CodeTooManyRounds: the client has as many messages signed as it may, at a time or by their size in a second.
 	CodeTooManyRounds Code = "TOO_MANY_ROUNDS"
 	// CodeTooManyStreams: the client has as many streams as it may.
 	CodeTooManyStreams Code = "TOO_MANY_STREAMS"
