@@ -51,7 +51,7 @@ type EVMSource struct {
 	indexed       func() uint64
 	log           *slog.Logger
 
-	// atOnce is the number of blocks per request. Each failure halves it.
+	// atOnce is the number of blocks per request. Each failure halves it, each success adds one.
 	atOnce atomic.Int64
 	// tip is the height that the node last reported.
 	tip atomic.Uint64
@@ -64,6 +64,8 @@ type EVMSource struct {
 	untraced error
 	retryAt  time.Time
 	pause    time.Duration
+	// refused counts the blocks that were indexed without traces since one was traced; guarded by mu.
+	refused int
 	// attempts counts failures by height; guarded by mu.
 	attempts map[uint64]int
 	// retyped is set while the provider's headers do not hash to their blocks' hashes; guarded by mu.
@@ -82,6 +84,12 @@ const (
 	// hashAttempts is the number of requests for a block whose header does not hash to its stated hash. After them, the
 	// source verifies hashes by the parent hash of the child block.
 	hashAttempts = 3
+	// maxRefused is the number of blocks without traces, one after the other, after which the node is taken for one that
+	// does not trace.
+	maxRefused = 3
+	// firstAttempts is the number of requests for block 1, firstPause apart, before it is taken for missing.
+	firstAttempts = 3
+	firstPause    = 500 * time.Millisecond
 	// maxAttempts bounds the heights whose failures are counted.
 	maxAttempts = 4096
 	// prunedStates is the approximate number of blocks before its tip that a pruned node can trace (avalanchego
@@ -129,8 +137,18 @@ func (s *EVMSource) First(ctx context.Context) (uint64, error) {
 	if err != nil || tip == 0 {
 		return 0, err
 	}
-	if has, err := s.node.Has(ctx, 1); has || err != nil {
-		return 0, err
+	// One of several nodes behind an address may lack the first blocks.
+	for attempt := range firstAttempts {
+		if has, err := s.node.Has(ctx, 1); has || err != nil {
+			return 0, err
+		}
+		if attempt+1 < firstAttempts {
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-time.After(firstPause):
+			}
+		}
 	}
 	if has, err := s.node.Has(ctx, tip); err != nil {
 		return 0, err
@@ -151,9 +169,12 @@ func (s *EVMSource) First(ctx context.Context) (uint64, error) {
 		}
 	}
 	// Blocks that came with the state sync lack receipts. Those without transactions look complete.
+	atOnce := uint64(maxEVMBlocks)
 	for height, end := first, min(first+syncedBlocks, tip); height <= end; {
-		blocks, err := s.node.Blocks(ctx, height, int(min(maxEVMBlocks, end-height+1)), false)
+		blocks, err := s.node.Blocks(ctx, height, int(min(atOnce, end-height+1)), false)
 		switch {
+		case atOnce > 1 && node.RefusesBatch(err):
+			atOnce /= 2
 		case errors.Is(err, node.ErrPruned):
 			height++
 			first = height
@@ -248,6 +269,15 @@ func (s *EVMSource) hasTraced() bool {
 	return s.traced && s.untraced == nil
 }
 
+// refuses counts a block that is indexed without traces. It reports whether the node refuses those of each block, in words
+// that are not known for a node that does not trace.
+func (s *EVMSource) refuses() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused++
+	return s.refused >= maxRefused
+}
+
 // Fetch implements Source.
 func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
 	size := s.atOnce.Load()
@@ -256,7 +286,7 @@ func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm
 	blocks, err := s.fetch(ctx, from, n, traces)
 	switch {
 	case err == nil:
-		s.atOnce.Store(min(2*size, maxEVMBlocks))
+		s.atOnce.Store(min(size+1, maxEVMBlocks))
 		s.mu.Lock()
 		delete(s.attempts, from)
 		s.mu.Unlock()
@@ -268,7 +298,7 @@ func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm
 		return nil, err
 	case errors.Is(err, evm.ErrHash):
 		return nil, s.unhashed(from, err)
-	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed), errors.Is(err, evm.ErrInconsistent):
+	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed), errors.Is(err, evm.ErrInconsistent), node.RefusesBatch(err):
 		s.atOnce.Store(max(size/2, 1)) // the request may have been too large
 	}
 	if !traces {
@@ -303,6 +333,9 @@ func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause err
 			return nil, fmt.Errorf("attempt %d of %d to get call traces: %w", attempt, traceAttempts, cause)
 		}
 		n = 1
+		if s.refuses() {
+			s.noTraces(cause)
+		}
 	default:
 		return nil, cause
 	}
@@ -431,7 +464,9 @@ func (s *EVMSource) decode(height uint64, a evm.Answers) (Block[*evm.Block], err
 	}
 	if len(content.Transactions) > 0 {
 		s.mu.Lock()
-		s.traced = s.traced || content.Traced
+		if content.Traced {
+			s.traced, s.refused = true, 0
+		}
 		s.unchecked = s.unchecked || content.Unchecked
 		s.mu.Unlock()
 	}

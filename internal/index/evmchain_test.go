@@ -470,6 +470,82 @@ func TestEVMTracesRefused(t *testing.T) {
 	}
 }
 
+// TestEVMNodeRefusesTraces has a provider that refuses all traces in words of its own: after a few blocks it is taken for
+// a node that does not trace.
+func TestEVMNodeRefusesTraces(t *testing.T) {
+	const blocks = 2000
+	n := newEVMNode(t, blocks)
+	n.refuses = make(map[uint64]string)
+	for height := range uint64(blocks) {
+		n.refuses[height] = "upgrade your plan"
+	}
+	s := store.NewMemory()
+	p := evmPipeline(t, evmSource(t, n), s)
+	runEVM(t, p, recordedTo(blocks))
+	require.Contains(t, p.Status().Note, "upgrade your plan")
+	require.Less(t, n.requests, 500)
+	require.Len(t, evmRows(t, s), blocks)
+}
+
+// TestEVMProviderLimits has providers that limit calls, in the ways that providers have.
+func TestEVMProviderLimits(t *testing.T) {
+	calls := func(answer []byte) int { return strings.Count(string(answer), `"id":`) }
+	for name, limit := range map[string]func(n *evmNode) func(request int, answer []byte) []byte{
+		"calls in a batch": func(*evmNode) func(int, []byte) []byte {
+			return func(_ int, answer []byte) []byte {
+				if answer[0] == '[' && calls(answer) > 20 {
+					return fmt.Appendf(nil, `{"id":null,"error":{"code":-32000,"message":"batch limit 20 exceeded: %d requests given"}}`, calls(answer))
+				}
+				return answer
+			}
+		},
+		"calls in a batch, state-synced": func(n *evmNode) func(int, []byte) []byte {
+			n.first = 100
+			return func(_ int, answer []byte) []byte {
+				if answer[0] == '[' && calls(answer) > 20 {
+					return []byte(`{"id":null,"error":{"code":-32602,"message":"too many calls"}}`)
+				}
+				return answer
+			}
+		},
+		"calls in a second": func(*evmNode) func(int, []byte) []byte {
+			return func(request int, answer []byte) []byte {
+				if request%3 == 0 && answer[0] == '[' {
+					var all []json.RawMessage
+					_ = json.Unmarshal(answer, &all)
+					last := len(all) - 1
+					all[last] = fmt.Appendf(nil, `{"id":%d,"error":{"code":429,"message":"rate limit exceeded"}}`, last)
+					answer, _ = json.Marshal(all)
+				}
+				return answer
+			}
+		},
+		"the first blocks, on one of its nodes": func(n *evmNode) func(int, []byte) []byte {
+			n.first = 200
+			return func(request int, answer []byte) []byte {
+				if request == 2 {
+					n.first = 0
+				}
+				return answer
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newEVMNode(t, 300)
+			n.spoil = limit(n)
+			s := store.NewMemory()
+			p := evmPipeline(t, evmSource(t, n), s)
+			runEVM(t, p, recordedTo(300))
+			require.Equal(t, n.first, p.Status().From)
+			rows := evmRows(t, s)
+			require.Len(t, rows, 300-int(n.first))
+			for _, row := range rows {
+				require.EqualValues(t, 1, row.V[32], "block %d has traces", binary.BigEndian.Uint64(row.K))
+			}
+		})
+	}
+}
+
 // TestEVMBeginsWithTheFirstBlock has a node that state-synced.
 func TestEVMBeginsWithTheFirstBlock(t *testing.T) {
 	for _, first := range []uint64{2, 17, 100, 299} {

@@ -52,8 +52,12 @@ func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Dura
 				return err
 			}
 			for _, a := range answers {
-				if a.refused != nil {
-					a.refused.Message = e.secrets.hide(a.refused.Message)
+				if a.refused == nil {
+					continue
+				}
+				a.refused.Message = e.secrets.hide(a.refused.Message)
+				if busyStatus(a.refused.Code) { // some providers count the calls of a batch
+					return a.refused
 				}
 			}
 			if check != nil {

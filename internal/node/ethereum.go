@@ -156,9 +156,6 @@ const (
 	// tooLarge is go-ethereum's code for a batch whose responses are too large. The
 	// responses before the limit are present.
 	tooLarge = -32003
-	// invalidRequest is the JSON-RPC 2.0 code that go-ethereum returns for a batch of too
-	// many calls.
-	invalidRequest = -32600
 )
 
 // Blocks fetches up to n blocks from a height on in one request, with call traces if traces
@@ -345,11 +342,8 @@ func (e *EVM) someReceipts(ctx context.Context, height uint64, hashes []string) 
 		}
 		return nil
 	})
-	var refused *RPCError
-	fewer := errors.Is(err, errOversized) ||
-		errors.As(err, &refused) && (refused.Code == tooLarge || refused.Code == invalidRequest)
 	switch {
-	case several && fewer:
+	case several && (errors.Is(err, errOversized) || RefusesBatch(err)):
 		return nil, nil
 	case errors.Is(err, errOversized):
 		return nil, fmt.Errorf("the receipt of transaction %.66s in block %d has more than %d bytes, the limit for one receipt",
@@ -698,8 +692,7 @@ func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at str
 	})
 	var refused *RPCError
 	switch {
-	case errors.Is(err, errOversized),
-		errors.As(err, &refused) && (refused.Code == tooLarge || refused.Code == invalidRequest && len(some) > 1):
+	case errors.Is(err, errOversized), errors.As(err, &refused) && refused.Code == tooLarge, len(some) > 1 && RefusesBatch(err):
 		return slices.Clone(some), nil
 	case err != nil:
 		return nil, err
@@ -730,6 +723,13 @@ func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at str
 		}
 	}
 	return tooMuch, nil
+}
+
+// RefusesBatch reports whether err may be a node's refusal of a batch as a whole, for which providers have codes and texts
+// of their own: a smaller batch may be accepted.
+func RefusesBatch(err error) bool {
+	refused, ok := errors.AsType[*RPCError](err)
+	return ok && !refused.NotOffered() && !errors.Is(err, ErrBeyondTip)
 }
 
 // text returns the result of a method that returns a string.

@@ -572,6 +572,11 @@ func TestRewards(t *testing.T) {
 			b, err = h.try(option(started, !test.aborted))
 			require.Equal(t, h.node.height, decided, "the reward is requested at the option's height")
 			if test.err != nil {
+				for range 20 { // the node may list a part
+					require.ErrorContains(t, err, "retrying")
+					require.NotErrorIs(t, err, test.err)
+					_, err = h.try(option(started, !test.aborted))
+				}
 				require.ErrorIs(t, err, test.err)
 				return
 			}

@@ -24,7 +24,7 @@ import (
 // lists none either, and several nodes may share one address.
 var errNotYet = errors.New("the node lists no outputs for a reward; it may not have executed the block yet; retrying")
 
-// maxDoubts limits the retries for a node that lists no outputs. If the node listed none for the preceding reward
+// maxDoubts limits the retries for a node that lists no outputs, or only some. If the node listed none for the preceding reward
 // either, there are no retries.
 const maxDoubts = 20
 
@@ -131,10 +131,18 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 		payments = d.unlisted(s, end, b.Height)
 		same = len(payments) > 0
 	default:
-		if payments, same, err = d.compare(end, rewardedID, committed, b.Height, raw); err != nil {
+		payments, same, err = d.compare(end, rewardedID, committed, b.Height, raw)
+		switch {
+		case err == nil:
+		case s.doubts < maxDoubts: // the node may list a part
+			s.doubts++
+			return nil, nil, fmt.Errorf("reading the reward of %s: %w; retrying", stakingID, err)
+		case !d.computes(s):
 			return nil, nil, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
+		default:
+			payments, same = d.unlisted(s, end, b.Height), true
 		}
-		if len(raw) > 0 {
+		if len(raw) > 0 && err == nil {
 			s.emptied, s.agreed = false, s.agreed || same
 		}
 	}
@@ -265,12 +273,17 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 	return nil
 }
 
+// computes reports whether computed rewards are known to be right.
+func (d *Decoder) computes(s *State) bool {
+	return s.agreed || d.networkID == constants.MainnetID || d.networkID == constants.FujiID
+}
+
 // unlisted returns the outputs of a reward for which the node lists none although some are computed. A node keeps reward
 // outputs for ever and cannot prune them. Where the computation is known to be right, the computed outputs are used: on
 // the public networks, and where it agreed with the node before. Other networks may have reward parameters that no API
 // shows, so there the node is right.
 func (d *Decoder) unlisted(s *State, end *settlement, height uint64) []payment {
-	known := s.agreed || d.networkID == constants.MainnetID || d.networkID == constants.FujiID
+	known := d.computes(s)
 	d.report(end, nil, height, known)
 	if known {
 		return end.payments

@@ -39,6 +39,10 @@ type rewarding struct {
 }
 
 func newRewarding(t testing.TB, networkID uint32, at time.Time, upgrades *upgrade.Config) *rewarding {
+	return newRewardingFrom(t, networkID, supplied, at, upgrades)
+}
+
+func newRewardingFrom(t testing.TB, networkID uint32, supplied uint64, at time.Time, upgrades *upgrade.Config) *rewarding {
 	r := &rewarding{network: networkID, at: at, supply: map[ids.ID]uint64{constants.PrimaryNetworkID: supplied}}
 	first := must(block.NewApricotCommitBlock(ids.ID{'g'}, 0))
 	n := &answers{rewards: make(map[ids.ID][][]byte), err: pchain.ErrNotOffered}
@@ -301,6 +305,22 @@ func TestDifferentRewards(t *testing.T) {
 	require.ErrorContains(t, r.differences[0], "the node paid 12345 as output 3, the supply gives ")
 }
 
+// TestSupplyBeyondTheKnownCap has a network whose nodes have a larger cap than private networks have by default: its
+// rewards are those that the node lists.
+func TestSupplyBeyondTheKnownCap(t *testing.T) {
+	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
+	end := at.Add(300 * day)
+	r := newRewardingFrom(t, 99999, 2*before(99999).SupplyCap, at, nil)
+	validator := r.validator(1, 2000*avaxUnit, end, 20_000, constants.PrimaryNetworkID)
+	r.add(standard(at, validator))
+	require.Zero(t, r.state.Supply(constants.PrimaryNetworkID), "unknown")
+	r.node.err = nil
+	r.node.rewards[validator.ID()] = [][]byte{reward(validator.ID(), 3, 12345, alice)}
+	made, tx := r.end(end, &txs.RewardValidatorTx{TxID: validator.ID()}, true)
+	require.Equal(t, [][3]uint64{{3, 12345, uint64(ledger.ValidationReward)}}, made)
+	require.Zero(t, tx.Settled.PotentialReward, "unknown")
+}
+
 // TestNoOutputsAreDoubted retries a node that lists no outputs, because it may not have executed the block. If it never
 // lists them, the computed outputs are used where the computation is known to be right.
 func TestNoOutputsAreDoubted(t *testing.T) {
@@ -310,13 +330,16 @@ func TestNoOutputsAreDoubted(t *testing.T) {
 		name    string
 		network uint32
 		agreed  bool // the node listed an earlier reward as computed
+		partly  bool // until then it lists one of two outputs
 		listed  bool // the node lists the reward later
 		used    bool // the computed outputs are used
 	}{
-		{"listed late", constants.MainnetID, false, true, true},
-		{"never, public network", constants.FujiID, false, false, true},
-		{"never, own network", 99999, false, false, false},
-		{"never, own network that agreed", 99999, true, false, true},
+		{"listed late", constants.MainnetID, false, false, true, true},
+		{"listed late, partly before", 99999, false, true, true, true},
+		{"never, public network", constants.FujiID, false, false, false, true},
+		{"partly for ever, public network", constants.FujiID, false, true, false, true},
+		{"never, own network", 99999, false, false, false, false},
+		{"never, own network that agreed", 99999, true, false, false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRewarding(t, test.network, at, nil)
@@ -340,9 +363,16 @@ func TestNoOutputsAreDoubted(t *testing.T) {
 				require.Empty(t, r.differences)
 			}
 			r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: all[1].ID()})))
+			doubt := "it may not have executed the block yet"
+			if test.partly {
+				doubt = "retrying"
+				for _, tx := range all[1:] {
+					r.node.rewards[tx.ID()] = [][]byte{reward(tx.ID(), 4, own[1], alice)}
+				}
+			}
 			for range 20 {
 				_, err := r.try(option(end, true))
-				require.ErrorContains(t, err, "it may not have executed the block yet")
+				require.ErrorContains(t, err, doubt)
 				require.NotErrorIs(t, err, pchain.ErrReward)
 			}
 			if test.listed {
@@ -363,6 +393,9 @@ func TestNoOutputsAreDoubted(t *testing.T) {
 			}
 			require.Len(t, r.differences, 1)
 			require.Equal(t, test.used, r.differences[0].ComputedUsed)
+			if test.partly {
+				return
+			}
 			r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: all[2].ID()})))
 			require.Len(t, r.add(option(end, true)).Txs[0].Made, want, "the next one is not doubted")
 			require.Len(t, r.differences, 2)

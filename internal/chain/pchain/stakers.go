@@ -142,6 +142,12 @@ func (d *Decoder) start(s *stakers, one *staker) error {
 			config.MintingPeriod = d.rewards.MintingPeriod
 			calculator = platformreward.NewCalculator(config)
 		}
+		if one.subnetID == constants.PrimaryNetworkID && config.SupplyCap < of.current && d.networkID != constants.MainnetID && d.networkID != constants.FujiID {
+			// The network has a cap of its own (stake-supply-cap of its nodes), which no API shows.
+			s.setSupply(one.subnetID, supply{})
+			s.put(one)
+			return nil
+		}
 		if one.end < one.start || config.MaxConsumptionRate < config.MinConsumptionRate || config.SupplyCap < of.current || config.MintingPeriod <= 0 {
 			return fmt.Errorf("staker %s: cannot compute the reward for period %d to %d and supply %d; check the reward parameters of the network",
 				one.txID, one.start, one.end, of.current)
