@@ -273,6 +273,25 @@ func (m *Matcher) takeOver(ctx context.Context) error {
 	return nil
 }
 
+// Behind reports whether so many notes are left that they take several commits.
+func (m *Matcher) Behind(ctx context.Context) (bool, error) {
+	clocks, err := readClocks(ctx, m.store, m.networkID)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range clocks {
+		at, err := store.ReadCursor(ctx, m.store, position(m.networkID, c.chainID))
+		if err != nil {
+			return false, err
+		}
+		outputs, _, err := readMovements(ctx, m.store, m.networkID, c.chainID, at.Next, matchBatch)
+		if err != nil || len(outputs) >= matchBatch {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
 // settle processes all notes of all chains.
 func (m *Matcher) settle(ctx context.Context) error {
 	clocks, err := readClocks(ctx, m.store, m.networkID)

@@ -23,8 +23,18 @@ func (n *Network) Stopped() error {
 	return nil
 }
 
-// Lacks implements index.Part. Cursors that are as far have the same blocks behind them.
-func (*Network) Lacks(context.Context) (string, error) { return "", nil }
+// Lacks implements index.Part. Cursors that are as far have the same blocks behind them, but the Matcher may have most
+// transfers between chains left, and balances wait for it.
+func (n *Network) Lacks(ctx context.Context) (string, error) {
+	if n.matcher == nil {
+		return "", nil
+	}
+	behind, err := n.matcher.Behind(ctx)
+	if err != nil || !behind {
+		return "", err
+	}
+	return "transfers between chains are still matched; the rebuilt index serves after that", nil
+}
 
 // cursorsOf returns the cursors that must catch up before a rebuilt index replaces the active one.
 func (n *Network) cursorsOf(chain string, projections []string) []string {
