@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -62,7 +61,7 @@ starts nothing and sends no request to a node.
 
 func showSurvey(cmd *cobra.Command, s *config.Survey) error {
 	if len(s.Problems) > 0 {
-		for line := range s.Placed() {
+		for _, line := range s.Placed() {
 			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}
 		return usage(errors.New("the configuration has mistakes"), cmp.Or(s.Hint, exampleHint))
@@ -82,7 +81,7 @@ func load(cmd *cobra.Command, environ []string) (config.Config, error) {
 // usable returns the configuration of s. The error lists all problems with their places.
 func usable(s *config.Survey) (config.Config, error) {
 	if len(s.Problems) > 0 {
-		return s.Config, usage(errors.New(strings.Join(slices.Collect(s.Placed()), "\n")), cmp.Or(s.Hint, exampleHint))
+		return s.Config, usage(errors.New(strings.Join(s.Placed(), "\n")), cmp.Or(s.Hint, exampleHint))
 	}
 	return s.Config, nil
 }

@@ -85,7 +85,7 @@ are at --private-listen: /readyz, /ext/health and /metrics.`,
 						if following != nil && s.Config.LogFormat == logs.Auto {
 							s.Config.LogFormat = logs.Text
 						}
-						return s.Config, slices.Collect(s.Placed())
+						return s.Config, s.Placed()
 					},
 					Done: func() { tell("READY=1") },
 				},

@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -381,6 +382,13 @@ networks:
 	for _, want := range []string{":1: tls: ", ":4: token_lists[1]: ", ":5: method_signatures: ", ":8: networks.local.genesis_file: ", ":9: networks.local.upgrade_file: ", "data_dir: ", "keys.json"} {
 		require.Contains(t, out, want)
 	}
+	var lines []int // of the file
+	for _, found := range regexp.MustCompile(`bad\.yaml:(\d+): `).FindAllStringSubmatch(out, -1) {
+		line, err := strconv.Atoi(found[1])
+		require.NoError(t, err)
+		lines = append(lines, line)
+	}
+	require.True(t, len(lines) > 4 && slices.IsSorted(lines), "in the order of the file: %d", lines)
 	require.NotContains(t, out, "token_lists[0]")
 }
 

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,20 +67,31 @@ func (s *Survey) CheckNetworks() {
 	}
 }
 
-// Placed yields the lines of all problems. Each begins with file and line of its key, if the file has the key.
-func (s *Survey) Placed() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, problem := range s.Problems {
-			for line := range strings.SplitSeq(problem.Error(), "\n") {
-				if place := s.place(line); place != "" {
-					line = place + ": " + line
-				}
-				if !yield(line) {
-					return
-				}
+// Placed returns the lines of all problems. Each begins with file and line of its key, if the file has the key; these come
+// first, in the order of the file.
+func (s *Survey) Placed() []string {
+	type placed struct {
+		line int // of the file; after all others if it has none
+		text string
+	}
+	var all []placed
+	for _, problem := range s.Problems {
+		for text := range strings.SplitSeq(problem.Error(), "\n") {
+			line, ok := s.line(text)
+			if ok {
+				text = fmt.Sprintf("%s:%d: %s", s.file, line, text)
+			} else {
+				line = math.MaxInt
 			}
+			all = append(all, placed{line, text})
 		}
 	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.line, b.line) })
+	lines := make([]string, len(all))
+	for i, one := range all {
+		lines[i] = one.text
+	}
+	return lines
 }
 
 // Value is the value of a key.
@@ -107,22 +118,22 @@ func (s *Survey) Values() []Value {
 	return all
 }
 
-// place returns file and line of the key that a problem begins with, else of the nearest key above it. It returns an
-// empty text if the file has neither.
-func (s *Survey) place(problem string) string {
+// line returns the file's line of the key that a problem begins with, else of the nearest key above it, if the file has
+// either.
+func (s *Survey) line(problem string) (int, bool) {
 	key, _, _ := strings.Cut(problem, ": ")
 	key, _, _ = strings.Cut(key, " ")
 	for key != "" {
 		if line, ok := s.lines[key]; ok {
-			return s.file + ":" + strconv.Itoa(line)
+			return line, true
 		}
 		i := strings.LastIndexAny(key, ".[")
 		if i < 0 {
-			return ""
+			break
 		}
 		key = key[:i]
 	}
-	return ""
+	return 0, false
 }
 
 // Read reads the configuration file that flags name, the environment and the flags.
