@@ -15,9 +15,9 @@ import (
 const (
 	// busyPause is when a request that was refused because of too many rounds may be repeated.
 	busyPause = time.Second
-	// clientRate and clientBurst bound the requests to one validator for the rounds of one client, in bytes a
+	// clientRate and clientBurst bound the first request to a validator for each round of one client, in bytes a
 	// second and at once. They are half of what a node reads from a peer (avalanchego, network/throttling), so that
-	// the requests of other clients do not wait.
+	// requests for other clients are read, too.
 	clientRate  = constants.DefaultInboundThrottlerBandwidthRefillRate / 2
 	clientBurst = constants.DefaultInboundThrottlerBandwidthMaxBurstSize / 2
 	// maxSenders is the number of clients whose requests are counted.
@@ -81,7 +81,7 @@ func (a *admission) send(client string, size int) *Error {
 	missing := float64(size) - allowance.TokensAt(now)
 	return &Error{
 		Code: CodeTooManyRounds, RetryAfter: time.Duration(missing / clientRate * float64(time.Second)),
-		Message: fmt.Sprintf("this client's messages and justifications are more than the %d KiB a second that validators get for one client; send the request again in a moment", clientRate>>10),
+		Message: fmt.Sprintf("this client's messages and justifications are more than the %d KiB a second that one client may have signed; send the request again in a moment", clientRate>>10),
 	}
 }
 

@@ -39,8 +39,8 @@ type Transport interface {
 	// OnConnect calls f for every new connection until stop is called. f must not block.
 	OnConnect(f func(ids.NodeID)) (stop func())
 	// Request sends the request to each of nodes that is connected, until ctx ends, and
-	// returns the nodes that it was sent to. It calls onAnswer at most once for each of
-	// them, from any goroutine, until ctx ends. onAnswer must not block.
+	// returns these nodes, also those that do not read it. It calls onAnswer at most once for
+	// each of them, from any goroutine, until ctx ends. onAnswer must not block.
 	Request(ctx context.Context, chainID ids.ID, nodes []ids.NodeID, request []byte, onAnswer func(p2p.Answer)) (sent []ids.NodeID)
 	// Failure returns why a node that is not connected could not be connected.
 	Failure(nodeID ids.NodeID) p2p.Failure
@@ -76,7 +76,7 @@ type Options struct {
 	Limits Limits
 	// Rounds returns the most rounds at a time, of all clients and of one (see WithClient). 0 is no bound, and so is
 	// a nil Rounds. It is called for each new round, under a lock. Requests that join a round are not bounded. If
-	// perClient is a bound, the bytes that a client has validators receive are bounded, too.
+	// perClient is not 0, the bytes of a client's new messages are bounded, too.
 	Rounds func() (all, perClient int)
 	// SignatureCacheBytes and MessageCacheBytes bound the caches; 0 means 64 MiB and
 	// 32 MiB.

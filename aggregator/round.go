@@ -557,7 +557,9 @@ func (r *round) next(now time.Duration) action {
 	if len(r.waiters) == 0 {
 		return action{kind: actWait, until: never}
 	}
-	r.rest(now)
+	if a, ok := r.rest(now); ok {
+		return a
+	}
 	if a, ok := r.settle(now); ok {
 		return a
 	}

@@ -11,8 +11,8 @@ import (
 
 // A message that validators have not seen was never sent, or its block is not accepted yet.
 // The round then sleeps: it looks for the message on its chain and asks few validators with
-// growing pauses, until one of them signs. It sleeps again if no others follow, because a faulty
-// validator may sign what was never sent.
+// growing pauses, until one of them signs. It sleeps again if few others follow, because faulty
+// validators may sign what was never sent.
 
 const (
 	// probeSize is the number of validators that a probe asks: one half from the
@@ -21,8 +21,11 @@ const (
 	probeHeaviest = 32
 	// lookPause is the least time between two searches for a message on its chain.
 	lookPause = time.Second
-	// calm is the time without a further valid signature after which a round sleeps again.
-	calm = 250 * time.Millisecond
+	// wakeTime is the time without a further valid signature after which a round sleeps again.
+	wakeTime = 250 * time.Millisecond
+	// fewSigned is the most weight, as one part of so many, whose signatures do not show that a
+	// message was sent.
+	fewSigned = 10
 )
 
 // sleep is the state of a round whose quorums all need validators that refuse for now, and that
@@ -44,19 +47,15 @@ type sleep struct {
 	searched  int           // joins of the round at the last search
 }
 
-// rest begins or ends the sleep of the round.
-func (r *round) rest(now time.Duration) {
+// rest begins or ends the sleep of the round. Before it begins a further one, it returns an action
+// that verifies the signatures at hand.
+func (r *round) rest(now time.Duration) (action, bool) {
 	s := &r.sleep
 	grew := r.verified > s.verified
 	if grew {
 		s.verified, s.grewAt = r.verified, now
 	}
 	switch {
-	case !s.on && r.stuck(now) && (s.verified == 0 || now >= s.grewAt+calm):
-		s.on, s.probeAt = true, now+r.limits.PollMin
-		if s.since == 0 {
-			s.since = max(now, 1)
-		}
 	case s.on && grew:
 		s.on, r.missedAt = false, now
 		for i := range r.members {
@@ -66,7 +65,22 @@ func (r *round) rest(now time.Duration) {
 			}
 		}
 		r.changed()
+	case s.on || s.verified > 0 && !r.mayRest(now) || !r.stuck(now):
+	case s.verified > 0 && r.pendingN > 0:
+		return action{kind: actVerify, members: r.pendingMembers(nil)}, true
+	default:
+		s.on, s.probeAt = true, now+r.limits.PollMin
+		if s.since == 0 {
+			s.since = max(now, 1)
+		}
 	}
+	return action{}, false
+}
+
+// mayRest reports whether a round with signatures sleeps if it is stuck: few validators have signed, and none in the last
+// moment.
+func (r *round) mayRest(now time.Duration) bool {
+	return !r.sleep.sent && now >= r.sleep.grewAt+wakeTime && r.have() <= r.set.TotalWeight/fewSigned
 }
 
 // stuck reports whether no waiter can be served without a validator that refuses for now.

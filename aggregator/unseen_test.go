@@ -453,6 +453,49 @@ func TestSignatureOfUnsentMessage(t *testing.T) {
 	})
 }
 
+// A message that most validators have signed is not one that nobody sent: the others are asked on, each of them.
+func TestLateValidatorCompletesTheQuorum(t *testing.T) {
+	n := unseenNetwork(t, sameWeights(1000, 1)...)
+	for _, v := range n.validators[:669] {
+		v.do = honest(time.Millisecond)
+	}
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		time.AfterFunc(10*time.Second, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.validators[999].do = honest(time.Millisecond)
+		})
+		start := time.Now()
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 15*time.Second)
+	})
+}
+
+// A message that spreads slowly costs each validator that does not have it few requests.
+func TestMessageSpreadsSlowly(t *testing.T) {
+	n := unseenNetwork(t, sameWeights(200, 1)...)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		warm := testMessage(t, "earlier")
+		n.everyone(honest(time.Millisecond))
+		_, err := a.Sign(ctx, Request{Message: warm}) // so that validators are trusted
+		require.NoError(t, err)
+		settle()
+		n.everyone(refuse(3, "unknown *payload.AddressedCall message", 5*time.Millisecond))
+		n.requests = 0
+		for i, v := range n.validators {
+			time.AfterFunc(time.Duration(i)*20*time.Millisecond, func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				v.do = honest(5 * time.Millisecond)
+			})
+		}
+		_, err = a.Sign(ctx, Request{Message: testMessage(t, "m")})
+		require.NoError(t, err)
+		require.Less(t, n.requests, 10*200)
+	})
+}
+
 // Requests of all kinds share the round of an unseen message, each with its own end.
 func TestWaitersOfAnUnseenMessage(t *testing.T) {
 	n := unseenNetwork(t, sameWeights(50, 1)...)

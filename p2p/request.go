@@ -24,15 +24,15 @@ const (
 )
 
 // Request asks every one of nodes that is connected, with one message and one
-// request ID, and returns those that the request was handed to. appBytes is the
+// request ID, and returns those. appBytes is the
 // request as the chain's handler expects it, its protocol prefix included.
 //
 // onAnswer is called at most once for each of the returned nodes, with its answer or with
 // ErrDisconnected, and may be called before Request returns. It runs on the goroutine that
 // reads the connection, so it must not block. It is not called for nodes that do not answer.
 // When ctx ends, the request is not sent to further nodes, and later answers are dropped.
-// A node that does not read earlier messages is one that does not answer: the request is
-// dropped, and would have waited for seconds.
+// A request to a node that has not read megabytes of earlier messages is dropped: such a node
+// counts as one that does not answer.
 func (n *Network) Request(
 	ctx context.Context,
 	chainID ids.ID,
@@ -91,7 +91,7 @@ func (n *Network) connectedOf(nodes []ids.NodeID) []*session {
 const sendShare = 64
 
 // sendAll sends to all sessions in order, on all processors, until ctx ends. It returns the
-// nodes to which it was sent.
+// nodes that are still connected.
 func sendAll(ctx context.Context, sessions []*session, framed []byte) set.Set[ids.NodeID] {
 	took := make([]bool, len(sessions))
 	workers := max(min(runtime.GOMAXPROCS(0), len(sessions)/sendShare), 1)
@@ -201,7 +201,7 @@ func (cs *calls) openFor(ctx context.Context, chainID ids.ID, nodes []ids.NodeID
 	return requestID, c
 }
 
-// handed notes the nodes to which the request was sent. It returns those for which onAnswer
+// handed notes the nodes that may answer. It returns those for which onAnswer
 // was or may be called.
 func (cs *calls) handed(requestID uint32, c *call, taken set.Set[ids.NodeID]) []ids.NodeID {
 	sent := make([]ids.NodeID, 0, len(taken))

@@ -51,7 +51,7 @@ type EVMSource struct {
 	indexed       func() uint64
 	log           *slog.Logger
 
-	// atOnce is the number of blocks per request. Each failure halves it, each success adds one.
+	// atOnce is the number of blocks per request, times growth. Each failure halves it, each success adds one.
 	atOnce atomic.Int64
 	// tip is the height that the node last reported.
 	tip atomic.Uint64
@@ -78,6 +78,9 @@ const (
 	// maxEVMBlocks is the maximum number of blocks per request. With receipts and traces, it makes a tenth of the calls
 	// that nodes accept in one batch.
 	maxEVMBlocks = 32
+	// growth is the number of successes after which a request has one more block, so that few requests are refused by a
+	// provider that limits them.
+	growth = 8
 	// traceAttempts is the number of requests for a block's traces before the block is indexed without them. Anyone can
 	// send a transaction whose traces exceed every response limit.
 	traceAttempts = 5
@@ -113,7 +116,7 @@ func NewEVMSource(o EVMOptions) *EVMSource {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.atOnce.Store(maxEVMBlocks)
+	s.atOnce.Store(maxEVMBlocks * growth)
 	return s
 }
 
@@ -269,8 +272,8 @@ func (s *EVMSource) hasTraced() bool {
 	return s.traced && s.untraced == nil
 }
 
-// refuses counts a block that is indexed without traces. It reports whether the node refuses those of each block, in words
-// that are not known for a node that does not trace.
+// refuses counts a block that is indexed without traces. It reports whether there are so many since the last block with
+// traces that the node seems to refuse all, with an error text that is not known for nodes that do not trace.
 func (s *EVMSource) refuses() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,12 +284,12 @@ func (s *EVMSource) refuses() bool {
 // Fetch implements Source.
 func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm.Block], error) {
 	size := s.atOnce.Load()
-	n = min(n, int(size))
+	n = min(n, int(size/growth))
 	traces := s.wantsTraces(from)
 	blocks, err := s.fetch(ctx, from, n, traces)
 	switch {
 	case err == nil:
-		s.atOnce.Store(min(size+1, maxEVMBlocks))
+		s.atOnce.Store(min(size+1, maxEVMBlocks*growth))
 		s.mu.Lock()
 		delete(s.attempts, from)
 		s.mu.Unlock()
@@ -299,7 +302,7 @@ func (s *EVMSource) Fetch(ctx context.Context, from uint64, n int) ([]Block[*evm
 	case errors.Is(err, evm.ErrHash):
 		return nil, s.unhashed(from, err)
 	case errors.Is(err, node.ErrUnavailable), errors.Is(err, node.ErrMalformed), errors.Is(err, evm.ErrInconsistent), node.RefusesBatch(err):
-		s.atOnce.Store(max(size/2, 1)) // the request may have been too large
+		s.atOnce.Store(max(size/2, growth)) // the request may have been too large
 	}
 	if !traces {
 		return nil, err
@@ -328,7 +331,7 @@ func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause err
 	case known:
 		// A trace failure must not prevent indexing without traces.
 		s.noTraces(cause)
-	case errors.Is(cause, node.ErrTraceRefused), n == 1 && (errors.Is(cause, node.ErrUnavailable) || errors.Is(cause, node.ErrMalformed) || errors.Is(cause, evm.ErrInconsistent)):
+	case errors.Is(cause, node.ErrTraceRefused), n == 1 && (errors.Is(cause, node.ErrUnavailable) || errors.Is(cause, node.ErrMalformed) || errors.Is(cause, evm.ErrInconsistent) || node.RefusesBatch(cause)):
 		if attempt := s.failed(from); attempt < traceAttempts {
 			return nil, fmt.Errorf("attempt %d of %d to get call traces: %w", attempt, traceAttempts, cause)
 		}

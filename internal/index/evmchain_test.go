@@ -499,6 +499,14 @@ func TestEVMProviderLimits(t *testing.T) {
 				return answer
 			}
 		},
+		"a call in a batch": func(*evmNode) func(int, []byte) []byte {
+			return func(_ int, answer []byte) []byte {
+				if answer[0] == '[' && calls(answer) > 1 {
+					return []byte(`{"error":{"code":31,"message":"batch of more than 1 requests is not allowed on the free plan"}}`)
+				}
+				return answer
+			}
+		},
 		"calls in a batch, state-synced": func(n *evmNode) func(int, []byte) []byte {
 			n.first = 100
 			return func(_ int, answer []byte) []byte {

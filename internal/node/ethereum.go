@@ -177,7 +177,7 @@ func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EV
 	})
 	switch {
 	case err == nil:
-	case n == 1 && ctx.Err() == nil && (errors.Is(err, errOversized) || traces && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrUnavailable))):
+	case n == 1 && ctx.Err() == nil && (errors.Is(err, errOversized) || RefusesBatch(err) || traces && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrUnavailable))):
 		return e.large(ctx, from, traces, err)
 	default:
 		return nil, err
@@ -729,7 +729,7 @@ func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at str
 // of their own: a smaller batch may be accepted.
 func RefusesBatch(err error) bool {
 	refused, ok := errors.AsType[*RPCError](err)
-	return ok && !refused.NotOffered() && !errors.Is(err, ErrBeyondTip)
+	return ok && !refused.NotOffered() && !errors.Is(err, ErrBeyondTip) && !errors.Is(err, ErrTraceRefused)
 }
 
 // text returns the result of a method that returns a string.

@@ -20,12 +20,16 @@ import (
 	"quorate/internal/chain/ledger"
 )
 
-// errNotYet means that a node listed no outputs for a reward that has some. A node that has not executed the block
-// lists none either, and several nodes may share one address.
-var errNotYet = errors.New("the node lists no outputs for a reward; it may not have executed the block yet; retrying")
+var (
+	// errNotYet means that a node listed no outputs for a reward that has some. A node that has not executed the block
+	// lists none either, and several nodes may share one address.
+	errNotYet = errors.New("the node lists no outputs for a reward; it may not have executed the block yet")
+	// errPart means that a node listed the first of two outputs.
+	errPart = errors.New("the node lists a part of the outputs of a reward")
+)
 
-// maxDoubts limits the retries for a node that lists no outputs, or only some. If the node listed none for the preceding reward
-// either, there are no retries.
+// maxDoubts limits the retries for a node that does not list all outputs. If it did not for the preceding reward either,
+// there are no retries.
 const maxDoubts = 20
 
 // RewardedID returns the transaction ID under which nodes list the outputs of the reward that tx proposes. It returns
@@ -122,29 +126,24 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	case errors.Is(err, ErrNotOffered):
 	case err != nil:
 		return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, err)
-	case len(raw) == 0 && len(payments) > 0:
+	default:
+		if payments, same, err = d.compare(end, rewardedID, committed, raw); err == nil {
+			if of := s.stakers.supplies[one.subnetID]; !same && of != nil && of.current > 0 {
+				d.report(end, payments, b.Height, false)
+			}
+			if len(raw) > 0 {
+				s.emptied, s.agreed = false, s.agreed || same
+			}
+			break
+		}
 		if !s.emptied && s.doubts < maxDoubts {
 			s.doubts++
-			return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, errNotYet)
+			return nil, nil, fmt.Errorf("requesting the reward of %s: %w; retrying", stakingID, err)
 		}
-		s.emptied = true
-		payments = d.unlisted(s, end, b.Height)
-		same = len(payments) > 0
-	default:
-		payments, same, err = d.compare(end, rewardedID, committed, b.Height, raw)
-		switch {
-		case err == nil:
-		case s.doubts < maxDoubts: // the node may list a part
-			s.doubts++
-			return nil, nil, fmt.Errorf("reading the reward of %s: %w; retrying", stakingID, err)
-		case !d.computes(s):
+		if payments, err = d.unlisted(s, end, payments, b.Height, err); err != nil {
 			return nil, nil, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
-		default:
-			payments, same = d.unlisted(s, end, b.Height), true
 		}
-		if len(raw) > 0 && err == nil {
-			s.emptied, s.agreed = false, s.agreed || same
-		}
+		s.emptied, same = true, d.computes(s)
 	}
 	s.doubts = 0
 	if same {
@@ -278,17 +277,21 @@ func (d *Decoder) computes(s *State) bool {
 	return s.agreed || d.networkID == constants.MainnetID || d.networkID == constants.FujiID
 }
 
-// unlisted returns the outputs of a reward for which the node lists none although some are computed. A node keeps reward
+// unlisted returns the outputs of a reward of which the node listed none, or, by incomplete, not all. A node keeps reward
 // outputs for ever and cannot prune them. Where the computation is known to be right, the computed outputs are used: on
 // the public networks, and where it agreed with the node before. Other networks may have reward parameters that no API
-// shows, so there the node is right.
-func (d *Decoder) unlisted(s *State, end *settlement, height uint64) []payment {
+// shows, so there the node is right, unless what it listed cannot be outputs of the reward; then unlisted returns
+// incomplete.
+func (d *Decoder) unlisted(s *State, end *settlement, listed []payment, height uint64, incomplete error) ([]payment, error) {
 	known := d.computes(s)
-	d.report(end, nil, height, known)
-	if known {
-		return end.payments
+	if !known && !errors.Is(incomplete, errNotYet) && !errors.Is(incomplete, errPart) {
+		return nil, incomplete
 	}
-	return nil
+	d.report(end, listed, height, known)
+	if known {
+		return end.payments, nil
+	}
+	return listed, nil
 }
 
 // report calls disagree.
@@ -306,29 +309,33 @@ func (d *Decoder) report(end *settlement, listed []payment, height uint64, compu
 	d.disagree(difference)
 }
 
-// compare returns the outputs that a node lists for a reward. Equal outputs get the computed roles. For others it
-// infers the roles and reports the difference.
-func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) (payments []payment, same bool, err error) {
+// compare returns the outputs that a node lists for a reward, and whether they are the computed ones. Equal outputs get the
+// computed roles; for others it infers the roles. The error is errNotYet or errPart if computed outputs are missing, or
+// another one if these are no outputs of the reward.
+func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, raw [][]byte) (payments []payment, same bool, err error) {
 	utxos, err := rewardOutputs(rewardedID, int(end.staker.first), raw)
 	if err != nil {
 		return nil, false, err
 	}
 	payments = make([]payment, len(utxos))
-	same = len(utxos) == len(end.payments)
+	same = true
 	for i, utxo := range utxos {
 		out, ok := utxo.Out.(*secp256k1fx.TransferOutput)
 		if !ok {
 			return nil, false, fmt.Errorf("output %d is a %T", utxo.OutputIndex, utxo.Out)
 		}
 		payments[i] = payment{Payment{utxo.OutputIndex, out.Amt, end.staker.role(committed, i, len(utxos), &out.OutputOwners)}, utxo}
-		if same = same && isPaid(&end.payments[i], utxo, out); same {
+		if same = same && i < len(end.payments) && isPaid(&end.payments[i], utxo, out); same {
 			payments[i].Role = end.payments[i].Role
 		}
 	}
-	if !same {
-		d.report(end, payments, height, false)
+	switch {
+	case len(utxos) >= len(end.payments) || !same:
+		return payments, same && len(utxos) == len(end.payments), nil
+	case len(utxos) == 0:
+		return nil, false, errNotYet
 	}
-	return payments, same, nil
+	return payments, false, errPart
 }
 
 func isPaid(p *payment, utxo *avax.UTXO, out *secp256k1fx.TransferOutput) bool {

@@ -319,6 +319,55 @@ func TestSupplyBeyondTheKnownCap(t *testing.T) {
 	made, tx := r.end(end, &txs.RewardValidatorTx{TxID: validator.ID()}, true)
 	require.Equal(t, [][3]uint64{{3, 12345, uint64(ledger.ValidationReward)}}, made)
 	require.Zero(t, tx.Settled.PotentialReward, "unknown")
+	require.Empty(t, r.differences, "nothing was computed")
+}
+
+// TestPartOfARewardIsDoubted retries a node that lists the validator's own reward without the commission. If it never lists
+// both, the computed outputs are used where the computation is known to be right.
+func TestPartOfARewardIsDoubted(t *testing.T) {
+	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
+	half, end := at.Add(100*day), at.Add(300*day)
+	for name, test := range map[string]struct {
+		network uint32
+		later   bool // the node lists both later
+		made    int
+	}{
+		"listed late":     {constants.FujiID, true, 2},
+		"public network":  {constants.FujiID, false, 2},
+		"private network": {99999, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRewarding(t, test.network, at, nil)
+			validator, delegator := r.validator(1, 2000*avaxUnit, end, 20_000, constants.PrimaryNetworkID), r.delegator(1, 777*avaxUnit, half)
+			r.add(standard(at, validator, delegator))
+			own := r.potential(before(test.network), at, 300*day, 2000*avaxUnit, constants.PrimaryNetworkID)
+			earned := r.potential(before(test.network), at, 100*day, 777*avaxUnit, constants.PrimaryNetworkID)
+			commission, _ := platformreward.Split(earned, 20_000)
+			made, _ := r.end(half, &txs.RewardValidatorTx{TxID: delegator.ID()}, true) // computed
+			require.Len(t, made, 1)
+
+			r.node.err = nil
+			list := [][]byte{reward(validator.ID(), 3, own, alice), reward(validator.ID(), 4, commission, bob)}
+			r.node.rewards[validator.ID()] = list[:1]
+			r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: validator.ID()})))
+			for range 20 {
+				_, err := r.try(option(end, true))
+				require.ErrorContains(t, err, "lists a part")
+				require.NotErrorIs(t, err, pchain.ErrReward)
+			}
+			if test.later {
+				r.node.rewards[validator.ID()] = list
+			}
+			require.Len(t, r.add(option(end, true)).Txs[0].Made, test.made)
+			if test.later {
+				require.Empty(t, r.differences)
+				return
+			}
+			require.Len(t, r.differences, 1)
+			require.Len(t, r.differences[0].Node, 1, "what the node listed")
+			require.Equal(t, test.made == 2, r.differences[0].ComputedUsed)
+		})
+	}
 }
 
 // TestNoOutputsAreDoubted retries a node that lists no outputs, because it may not have executed the block. If it never
@@ -393,9 +442,6 @@ func TestNoOutputsAreDoubted(t *testing.T) {
 			}
 			require.Len(t, r.differences, 1)
 			require.Equal(t, test.used, r.differences[0].ComputedUsed)
-			if test.partly {
-				return
-			}
 			r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: all[2].ID()})))
 			require.Len(t, r.add(option(end, true)).Txs[0].Made, want, "the next one is not doubted")
 			require.Len(t, r.differences, 2)
