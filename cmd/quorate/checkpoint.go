@@ -98,7 +98,7 @@ func exportCheckpoint(ctx context.Context, server, name string, height uint64, f
 	err = os.Remove(unfinished)
 	var f *os.File
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		f, err = os.OpenFile(unfinished, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		f, err = os.OpenFile(unfinished, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) // nothing of it is secret, and the service may run as another user
 	}
 	if err != nil {
 		return &exitError{code: exitFailed, err: err, hint: "Name a file in a folder that you may write to."}

@@ -55,7 +55,7 @@ func withStore(ctx context.Context, place storage.Location, f func(store.Store) 
 	if err != nil {
 		return storage.Failure(err, place, "Stop the service that uses it, or name another one with --data-dir.")
 	}
-	return errors.Join(f(s), s.Close())
+	return errors.Join(f(s), s.Close(), place.GiveToOwner())
 }
 
 // storeFlags names the store that a command opens.

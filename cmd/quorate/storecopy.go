@@ -83,7 +83,12 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 		if _, err := os.Stat(from.Dir); err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store to copy: %w", err), hint: "--from names the data folder of a service."}
 		}
+	} else if facts, err := store.InspectPostgres(ctx, from.URL); err != nil {
+		return storage.Failure(err, from, inUse)
+	} else if facts.Empty {
+		return &exitError{code: exitFailed, err: errors.New("there is no store to copy: the database has no tables of quorate"), hint: "--from names the database of a service, and with ?search_path= its schema."}
 	}
+	defer func() { err = errors.Join(err, from.GiveToOwner(), to.GiveToOwner()) }()
 	source, err := from.Open(ctx, quiet)
 	if err != nil {
 		return storage.Failure(err, from, inUse)
@@ -106,7 +111,14 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		shown.terminal = f
 	}
-	if err := store.Copy(ctx, view, target, shown.tell); err != nil {
+	var last func() error
+	if to.URL == "" { // a service accepts all clients if its folder has no keys
+		last = func() error {
+			shown.finish()
+			return copyKeys(ctx, from, to, source, target, out)
+		}
+	}
+	if err := store.Copy(ctx, view, target, shown.tell, last); err != nil {
 		hint := "Repeat the command to continue."
 		if errors.Is(err, store.ErrContent) || errors.Is(err, store.ErrFenced) {
 			hint = ""
@@ -118,10 +130,13 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 	took := time.Since(shown.begun)
 	_, err = fmt.Fprintf(out, "copied %d rows, %s, in %s; both stores have the same content\n",
 		shown.last.TotalRows, humanize.IBytes(shown.last.TotalBytes), took.Round(time.Second))
-	if err != nil {
+	if err != nil || to.URL == "" {
 		return err
 	}
-	return copyKeys(ctx, from, to, source, target, out)
+	if err := copyKeys(ctx, from, to, source, target, out); err != nil {
+		return &exitError{code: exitFailed, err: config.Redacted(err), hint: "The rows are copied. Compare quorate keys list of both places and add the missing keys."}
+	}
+	return nil
 }
 
 // copyKeys copies API keys that are not rows of both stores. In a data folder they are a
@@ -145,7 +160,7 @@ func copyKeys(ctx context.Context, from, to storage.Location, source, target sto
 		}
 	}
 	if err != nil {
-		return &exitError{code: exitFailed, err: config.Redacted(fmt.Errorf("copying API keys: %w", err)), hint: "The rows are copied. Compare quorate keys list of both places and add the missing keys."}
+		return fmt.Errorf("copying API keys: %w", err)
 	}
 	if copied > 0 {
 		_, err = fmt.Fprintf(out, "copied %d API keys\n", copied)

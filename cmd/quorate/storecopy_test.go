@@ -2,8 +2,11 @@ package main
 
 import (
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,4 +48,45 @@ func TestStoreOfNewerVersion(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Commands of root leave the store to the owner of the data folder, who runs the service.
+//
+//test:plain
+func TestStoreBelongsToItsFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	const service = 65534
+	folder := func() string {
+		dir := t.TempDir()
+		require.NoError(t, os.Chown(dir, service, service))
+		return dir
+	}
+	requireOwner := func(dir string) {
+		t.Helper()
+		files := 0
+		require.NoError(t, filepath.WalkDir(filepath.Join(dir, config.StoreFolder), func(path string, d fs.DirEntry, err error) error {
+			require.NoError(t, err)
+			info, err := d.Info()
+			require.NoError(t, err)
+			require.EqualValues(t, service, info.Sys().(*syscall.Stat_t).Uid, path)
+			files++
+			return nil
+		}))
+		require.Greater(t, files, 3)
+	}
+	from, to := folder(), folder()
+	s, err := store.OpenPebble(t.Context(), store.PebbleOptions{Dir: filepath.Join(from, config.StoreFolder)})
+	require.NoError(t, err)
+	require.NoError(t, index.Upgrade(t.Context(), s, slog.New(slog.DiscardHandler), append(primary.Forms(), evm.Form())...))
+	require.NoError(t, s.Close())
+	code, _, errOut := quorate(t, "", "store", "copy", "--from", from, "--to", to)
+	require.Zero(t, code, errOut)
+	requireOwner(from)
+	requireOwner(to)
+	require.NoError(t, os.Chown(filepath.Join(to, config.StoreFolder), 0, 0))
+	code, _, errOut = quorate(t, "", "store", "inspect", "--data-dir", to)
+	require.Zero(t, code, errOut)
+	requireOwner(to)
 }

@@ -43,12 +43,12 @@ var (
 
 // Copy copies all rows and then compares the dumps of both stores. The source should be a View of a store without
 // writers. The destination must be empty, or hold part of an earlier copy of the same source, which Copy then resumes.
-// No other process can open the destination until the copy is complete. Copy calls tell after each page, if tell is not
-// nil.
+// No other process can open the destination until the copy is complete. Copy calls tell after each page, and last before it
+// completes the copy, unless they are nil. After an error of last the copy is not complete.
 //
 // It returns ErrContent if the destination has other rows or the source has changed since the copy began, and ErrFenced
 // if another process copies into the destination.
-func Copy(ctx context.Context, from Reader, to Store, tell func(CopyProgress)) error {
+func Copy(ctx context.Context, from Reader, to Store, tell func(CopyProgress), last func() error) error {
 	if tell == nil {
 		tell = func(CopyProgress) {}
 	}
@@ -65,6 +65,14 @@ func Copy(ctx context.Context, from Reader, to Store, tell func(CopyProgress)) e
 	}
 	if err := c.run(ctx); err != nil {
 		return err
+	}
+	if err := c.compare(ctx); err != nil {
+		return err
+	}
+	if last != nil {
+		if err := last(); err != nil {
+			return err
+		}
 	}
 	return c.end(ctx)
 }
@@ -293,8 +301,8 @@ func (c *copier) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// end compares the stores and releases the destination.
-func (c *copier) end(ctx context.Context) error {
+// compare returns ErrContent if the stores differ.
+func (c *copier) compare(ctx context.Context) error {
 	c.now = CopyProgress{Step: Comparing, TotalRows: c.now.TotalRows, TotalBytes: c.now.TotalBytes}
 	var sums [2][sha256.Size]byte
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -331,6 +339,11 @@ func (c *copier) end(ctx context.Context) error {
 	if sums[0] != sums[1] {
 		return fmt.Errorf("%w: source and destination differ after the copy: stop all processes that write to either, empty the destination and start again", ErrContent)
 	}
+	return nil
+}
+
+// end completes the copy, so that other processes can open the destination.
+func (c *copier) end(ctx context.Context) error {
 	at, err := ReadCursor(ctx, c.to, copyCursor)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func TestCopy(t *testing.T) {
 			want := hashOf(t, from)
 
 			open := places[names[1]](t)
-			ended, last := 0, store.CopyProgress{}
+			ended, lasts, last := 0, 0, store.CopyProgress{}
 			for {
 				to, err := open(t, true)
 				require.NoError(t, err)
@@ -79,6 +79,11 @@ func TestCopy(t *testing.T) {
 							cancel()
 						}
 					}
+				}, func() error {
+					if lasts++; lasts == 1 {
+						return context.Canceled // in the last moment
+					}
+					return nil
 				})
 				cancel()
 				require.NoError(t, view.Close())
@@ -95,13 +100,14 @@ func TestCopy(t *testing.T) {
 				require.ErrorIs(t, err, store.ErrFormat)
 				require.ErrorContains(t, err, "store copy")
 			}
-			require.Greater(t, ended, 1, "times that the copy was ended")
+			require.Greater(t, ended, 2, "times that the copy was ended")
+			require.Equal(t, 2, lasts)
 			require.Equal(t, store.Comparing, last.Step)
 			require.Equal(t, [2]uint64{last.TotalRows, last.TotalBytes}, [2]uint64{last.Rows, last.Bytes}, "compared at the end")
 			to, err := open(t, false)
 			require.NoError(t, err)
 			defer to.Close()
-			require.ErrorIs(t, store.Copy(t.Context(), from, to, nil), store.ErrContent, "into a store with content")
+			require.ErrorIs(t, store.Copy(t.Context(), from, to, nil, nil), store.ErrContent, "into a store with content")
 			require.Equal(t, want, hashOf(t, to))
 		})
 	}
@@ -124,7 +130,7 @@ func TestCopyRefuses(t *testing.T) {
 					}
 				}
 			}
-		})
+		}, nil)
 	}
 	require.ErrorIs(t, begin(true, func() {}), context.Canceled)
 	// Another copy takes over: the first one fails.
@@ -136,8 +142,8 @@ func TestCopyRefuses(t *testing.T) {
 	var b store.Batch
 	b.Move("c", store.Cursor{Next: 2}, store.Cursor{Next: 3})
 	require.NoError(t, from.Commit(t.Context(), &b))
-	require.ErrorIs(t, store.Copy(t.Context(), from, to, nil), store.ErrContent)
-	require.ErrorContains(t, store.Copy(t.Context(), from, to, nil), "start again")
+	require.ErrorIs(t, store.Copy(t.Context(), from, to, nil, nil), store.ErrContent)
+	require.ErrorContains(t, store.Copy(t.Context(), from, to, nil, nil), "start again")
 	// Something else writes to the destination meanwhile.
 	to = store.NewMemory()
 	once := false
@@ -150,6 +156,6 @@ func TestCopyRefuses(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	})
+	}, nil)
 	require.ErrorIs(t, err, store.ErrContent)
 }

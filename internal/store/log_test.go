@@ -17,7 +17,7 @@ type failover struct{ store.Store }
 func copyOf(t testing.TB, s store.Store) store.Store {
 	t.Helper()
 	to := store.NewMemory()
-	require.NoError(t, store.Copy(t.Context(), s, to, nil))
+	require.NoError(t, store.Copy(t.Context(), s, to, nil, nil))
 	return to
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -54,6 +56,35 @@ func (p Location) Open(ctx context.Context, log *slog.Logger) (store.Store, erro
 		return store.OpenPostgres(ctx, store.PostgresOptions{URL: p.URL, ViewAge: p.ViewAge, Unfinished: p.Unfinished, Log: log})
 	}
 	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.Dir, CacheBytes: p.Memory / 16, MemTableBytes: min(p.Memory/32, 32<<20), Unfinished: p.Unfinished, Log: log})
+}
+
+// GiveToOwner gives the files of an embedded store to the owner of its data folder, after a command that root has run. The
+// service often runs as another user, who could not open them.
+func (p Location) GiveToOwner() error {
+	if p.URL != "" || os.Geteuid() != 0 {
+		return nil
+	}
+	folder, err := os.Stat(filepath.Dir(p.Dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	owner, ok := folder.Sys().(*syscall.Stat_t)
+	if !ok || owner.Uid == 0 {
+		return nil
+	}
+	err = filepath.WalkDir(p.Dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("giving the store to the owner of its data folder: %w", err)
+	}
+	return nil
 }
 
 // CheckNewer returns index.ErrNewer if a newer version of this program used the store, which may have rows that this one
