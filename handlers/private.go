@@ -31,6 +31,8 @@ type PrivateOptions struct {
 	Networks map[string]Network
 	// Index returns how far the chains of each network are indexed, by network and chain; nil returns none.
 	Index func() map[string]map[string]index.Status
+	// Unopened returns the configured networks that are not open, and why; nil returns none.
+	Unopened func() map[string]error
 	// Standbys returns the state of the standbys; nil if there are none.
 	Standbys func() []store.StandbyStats
 	// Verify verifies the index; nil disables the endpoint.
@@ -125,6 +127,12 @@ func NewPrivate(o PrivateOptions) (*echo.Echo, error) {
 			}
 		}
 		status := IndexStatus{Networks: networks}
+		if o.Unopened != nil {
+			status.NotOpen = make(map[string]string)
+			for name, why := range o.Unopened() {
+				status.NotOpen[name] = why.Error()
+			}
+		}
 		var err error
 		if status.Rebuilds, err = rebuildsOf(c.Request().Context(), o.Slots); err != nil {
 			status.RebuildsError = err.Error()
@@ -158,6 +166,8 @@ func (o PrivateOptions) notServed(name string) error {
 type IndexStatus struct {
 	// Networks holds the state of chains by network and chain.
 	Networks map[string]map[string]ChainStatus `json:"networks"`
+	// NotOpen holds the configured networks that are not open, and why: what is indexed of them is not known.
+	NotOpen map[string]string `json:"notOpen,omitempty"`
 	// Rebuilds are the rebuilds in progress.
 	Rebuilds []*Rebuild `json:"rebuilds,omitempty"`
 	// RebuildsError is why Rebuilds are unknown.

@@ -119,7 +119,7 @@ func readIndexStatus(ctx context.Context, client *http.Client, server string) (s
 // settled reports whether all chains are at the tip. It returns an error if the index of a
 // chain has stopped.
 func settled(status handlers.IndexStatus) (bool, error) {
-	done := len(status.Networks) > 0
+	done := len(status.Networks) > 0 && len(status.NotOpen) == 0
 	for name, chain := range chainsOf(status) {
 		if chain.State == index.Stopped {
 			return true, &exitError{code: exitNegative, err: fmt.Errorf("the index of %s has stopped: %s", name, chain.Error), hint: "The service's log has the rest. Signing does not depend on it."}
@@ -159,8 +159,12 @@ func (w *watch) lines(status handlers.IndexStatus) {
 		none = false
 		_, _ = fmt.Fprintf(w.out, "%s: %s\n", name, describe(chain))
 	}
+	for _, network := range slices.Sorted(maps.Keys(status.NotOpen)) {
+		none = false
+		_, _ = fmt.Fprintf(w.out, "%s: not open: %s\n", network, status.NotOpen[network])
+	}
 	if none {
-		_, _ = fmt.Fprintln(w.out, "no chain is indexed: no node has answered yet")
+		_, _ = fmt.Fprintln(w.out, "no chain is indexed")
 	}
 	for _, r := range status.Rebuilds {
 		_, _ = fmt.Fprintf(w.out, "rebuild %s: %s\n", r.Index, r)

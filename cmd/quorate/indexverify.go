@@ -158,7 +158,7 @@ func (v *verification) conclude(err error) error {
 	case v.verdict.Wrong > 0:
 		return &exitError{code: exitFailed, err: fmt.Errorf("%d differences were found", v.verdict.Wrong),
 			hint: "The differences are listed above. Rebuild the index: quorate index rebuild."}
-	case v.done == 0:
+	case v.done == 0 && v.verdict.Unchecked == 0:
 		return &exitError{code: exitNegative, err: errors.New("nothing was verified: no network has an index"), hint: "Check that a node answers and that --network names an indexed network."}
 	case v.verdict.Unchecked > 0:
 		return &exitError{code: exitNegative, err: errors.New("no differences, but some checks could not be made"), hint: "The missing checks are listed above."}
@@ -177,7 +177,17 @@ func verifyRemotely(ctx context.Context, server, name string, o primary.VerifyOp
 		return err
 	}
 	names := slices.Sorted(maps.Keys(status.Networks))
+	for _, network := range slices.Sorted(maps.Keys(status.NotOpen)) {
+		if name == "" || name == network {
+			v.begin(network)
+			v.tell(primary.Verification{Unchecked: "the network is not open: " + status.NotOpen[network]})
+			v.verdict.Unchecked++
+		}
+	}
 	if name != "" {
+		if _, waits := status.NotOpen[name]; waits {
+			return nil
+		}
 		if !slices.Contains(names, name) {
 			return usage(fmt.Errorf("--network: the service has no index of %q%s", name, suggest.Name(name, names)), "It indexes: "+strings.Join(names, ", "))
 		}

@@ -79,6 +79,7 @@ func TestIndexStatusAndStore(t *testing.T) {
 func TestIndexStatusFollows(t *testing.T) {
 	answers := []string{
 		`{"networks":{}}`,
+		`{"networks":{"local":{"P":{"state":"following","next":4,"tip":3}}},"notOpen":{"fuji":"no node answers"}}`,
 		`{"networks":{"fuji":{"P":{"state":"catching up","from":10,"next":4,"tip":6009,"lag":6006}}}}`,
 		`{"networks":{"fuji":{"P":{"state":"catching up","from":10,"next":1010,"tip":6009,"lag":5000,"blocksPerSecond":100}}}}`,
 		`{"networks":{"fuji":{"P":{"state":"stopped","from":10,"next":2000,"tip":6009,"lag":4010,"error":"block does not follow"}}},"rebuildsError":"the store has not answered within 2s"}`,
@@ -92,7 +93,9 @@ func TestIndexStatusFollows(t *testing.T) {
 	require.Equal(t, exitNegative, code)
 	require.Contains(t, errOut, "block does not follow")
 	require.Equal(t, []string{
-		"no chain is indexed: no node has answered yet",
+		"no chain is indexed",
+		"local P: following, 4 blocks indexed, 0 to go",
+		"fuji: not open: no node answers",
 		"fuji P: catching up, 0 blocks indexed from height 10 on, 6006 to go",
 		"fuji P: catching up, 1000 blocks indexed from height 10 on, 5000 to go, 100 blocks/s, 50s left",
 		"fuji P: stopped, 1990 blocks indexed from height 10 on, 4010 to go: block does not follow",
@@ -134,4 +137,35 @@ func TestUnprintedKeyIsRevoked(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	require.False(t, keys[0].Revoked.IsZero())
+}
+
+// A network that is not open cannot be verified. Its index may be wrong.
+func TestIndexVerifyOfNetworksThatAreNotOpen(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/index" {
+			_, _ = w.Write([]byte(`{"networks":{"local":{}},"notOpen":{"fuji":"no node answers"}}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"done":{}}` + "\n"))
+	}))
+	defer server.Close()
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"all":              {nil, exitNegative, "some checks could not be made"},
+		"one that is open": {[]string{"--network", "local"}, exitOK, ""},
+		"the other":        {[]string{"--network", "fuji"}, exitNegative, "some checks could not be made"},
+		"an unknown one":   {[]string{"--network", "fjui"}, exitUsage, "no index of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errOut := quorate(t, "", append([]string{"index", "verify", "--server", server.URL}, test.args...)...)
+			require.Equal(t, test.code, code, out+errOut)
+			require.Contains(t, errOut, test.says)
+			if test.code == exitNegative {
+				require.Contains(t, out, "fuji: not checked: the network is not open: no node answers")
+			}
+		})
+	}
 }

@@ -376,6 +376,17 @@ func (n *networks) indexed() map[string]map[string]index.Status {
 	return all
 }
 
+// unopened returns the networks that are not open, and why.
+func (n *networks) unopened() map[string]error {
+	all := make(map[string]error)
+	for name, e := range n.entries {
+		if state := e.state.Load(); state.network == nil {
+			all[name] = state.ready(name)
+		}
+	}
+	return all
+}
+
 // verify checks the index of a network, for the private surface.
 func (n *networks) verify(ctx context.Context, name string, o primary.VerifyOptions, tell func(primary.Verification)) error {
 	e, ok := n.entries[name]

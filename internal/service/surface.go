@@ -101,7 +101,7 @@ func newSurface(ctx context.Context, p *process, n *networks) (s *surface, err e
 	public.Use(refuseOtherRoles(p.config.Role))
 	s.public = public
 	s.private, err = handlers.NewPrivate(handlers.PrivateOptions{
-		Networks: n.operators(), Index: n.indexed, Standbys: p.kept.Following(), Verify: n.verify, Export: n.export, Slots: p.kept.AllSlots(),
+		Networks: n.operators(), Index: n.indexed, Unopened: n.unopened, Standbys: p.kept.Following(), Verify: n.verify, Export: n.export, Slots: p.kept.AllSlots(),
 		Node: nodeSurface{n.nodeAPIs(), main, true}, Answers: o.Answers, Gatherer: p.registry, Log: p.log,
 		AllowedHosts: p.config.NodeAPI.AllowedHosts,
 	})
