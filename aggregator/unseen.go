@@ -11,8 +11,8 @@ import (
 
 // A message that validators have not seen was never sent, or its block is not accepted yet.
 // The round then sleeps: it looks for the message on its chain and asks few validators with
-// growing pauses, until one of them signs. It sleeps again if few others follow, because faulty
-// validators may sign what was never sent.
+// growing pauses, until one of them signs. It sleeps again if at most a tenth of the weight follows,
+// because faulty validators may sign what was never sent.
 
 const (
 	// probeSize is the number of validators that a probe asks: one half from the
@@ -77,10 +77,11 @@ func (r *round) rest(now time.Duration) (action, bool) {
 	return action{}, false
 }
 
-// mayRest reports whether a round with signatures sleeps if it is stuck: few validators have signed, and none in the last
-// moment.
+// mayRest reports whether a round with signatures sleeps if it is stuck: few validators have signed, none within wakeTime,
+// or a waiter that waits for the message would fail because others are away.
 func (r *round) mayRest(now time.Duration) bool {
-	return !r.sleep.sent && now >= r.sleep.grewAt+wakeTime && r.have() <= r.set.TotalWeight/fewSigned
+	return !r.sleep.sent && r.have() <= r.set.TotalWeight/fewSigned && now >= r.sleep.grewAt+wakeTime ||
+		slices.ContainsFunc(r.waiters, func(c *waiter) bool { return r.waits(c, now) && r.possible(c, now) < c.need })
 }
 
 // stuck reports whether no waiter can be served without a validator that refuses for now.

@@ -453,7 +453,7 @@ func TestSignatureOfUnsentMessage(t *testing.T) {
 	})
 }
 
-// A message that most validators have signed is not one that nobody sent: the others are asked on, each of them.
+// Once many validators have signed, the round keeps asking all others.
 func TestLateValidatorCompletesTheQuorum(t *testing.T) {
 	n := unseenNetwork(t, sameWeights(1000, 1)...)
 	for _, v := range n.validators[:669] {
@@ -470,6 +470,35 @@ func TestLateValidatorCompletesTheQuorum(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 15*time.Second)
 	})
+}
+
+// A round that waits for a sent message outlasts validators that are away, also after the first has signed.
+func TestFirstSignatureDoesNotEndTheWait(t *testing.T) {
+	for name, req := range map[string]Request{"sent": {Sent: true}, "waitSeconds": {Wait: time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			n := unseenNetwork(t, sameWeights(100, 1)...)
+			for _, v := range n.validators[65:] {
+				v.do = mute
+			}
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				change := func(validators []*fakeValidator) func() {
+					return func() {
+						n.mu.Lock()
+						defer n.mu.Unlock()
+						for _, v := range validators {
+							v.do = honest(time.Millisecond)
+						}
+					}
+				}
+				time.AfterFunc(time.Second, change(n.validators[:20]))
+				time.AfterFunc(9*time.Second, change(n.validators))
+				req.Message = testMessage(t, "m")
+				start := time.Now()
+				_, err := a.Sign(ctx, req)
+				require.NoError(t, err, "after %s", time.Since(start))
+			})
+		})
+	}
 }
 
 // A message that spreads slowly costs each validator that does not have it few requests.

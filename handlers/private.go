@@ -166,7 +166,7 @@ func (o PrivateOptions) notServed(name string) error {
 type IndexStatus struct {
 	// Networks holds the state of chains by network and chain.
 	Networks map[string]map[string]ChainStatus `json:"networks"`
-	// NotOpen holds the configured networks that are not open, and why: what is indexed of them is not known.
+	// NotOpen holds the configured networks that are not open, and why. How far they are indexed is unknown.
 	NotOpen map[string]string `json:"notOpen,omitempty"`
 	// Rebuilds are the rebuilds in progress.
 	Rebuilds []*Rebuild `json:"rebuilds,omitempty"`

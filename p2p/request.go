@@ -23,8 +23,8 @@ const (
 	maxRequest = maxMessage - 1024
 )
 
-// Request asks every one of nodes that is connected, with one message and one
-// request ID, and returns those. appBytes is the
+// Request asks those of nodes that are connected, with one message and one
+// request ID, and returns them. appBytes is the
 // request as the chain's handler expects it, its protocol prefix included.
 //
 // onAnswer is called at most once for each of the returned nodes, with its answer or with

@@ -43,7 +43,7 @@ or QUORATE_STORE) can be used while services run.
 }
 
 // withStore opens a store and calls f with it. It never creates a store in a folder.
-func withStore(ctx context.Context, place storage.Location, f func(store.Store) error) error {
+func withStore(ctx context.Context, place storage.Location, f func(store.Store) error) (err error) {
 	if place.URL == "" {
 		if _, err := os.Stat(place.Dir); err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store: %w", err), hint: "Name the service's data folder with --data-dir."}
@@ -51,11 +51,12 @@ func withStore(ctx context.Context, place storage.Location, f func(store.Store) 
 	} else if err := store.CheckPostgresURL(place.URL); err != nil {
 		return usage(config.Redacted(fmt.Errorf("--store: %w", err)), "")
 	}
+	defer func() { err = errors.Join(err, place.GiveToOwner()) }()
 	s, err := place.Open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return storage.Failure(err, place, "Stop the service that uses it, or name another one with --data-dir.")
 	}
-	return errors.Join(f(s), s.Close(), place.GiveToOwner())
+	return errors.Join(f(s), s.Close())
 }
 
 // storeFlags names the store that a command opens.

@@ -111,14 +111,12 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		shown.terminal = f
 	}
-	var last func() error
-	if to.URL == "" { // a service accepts all clients if its folder has no keys
-		last = func() error {
-			shown.finish()
-			return copyKeys(ctx, from, to, source, target, out)
-		}
+	// A service without keys accepts all clients, so the copy is not complete before it has them.
+	keys := func() error {
+		shown.finish()
+		return copyKeys(ctx, from, to, source, target, out)
 	}
-	if err := store.Copy(ctx, view, target, shown.tell, last); err != nil {
+	if err := store.Copy(ctx, view, target, shown.tell, keys); err != nil {
 		hint := "Repeat the command to continue."
 		if errors.Is(err, store.ErrContent) || errors.Is(err, store.ErrFenced) {
 			hint = ""
@@ -130,13 +128,7 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 	took := time.Since(shown.begun)
 	_, err = fmt.Fprintf(out, "copied %d rows, %s, in %s; both stores have the same content\n",
 		shown.last.TotalRows, humanize.IBytes(shown.last.TotalBytes), took.Round(time.Second))
-	if err != nil || to.URL == "" {
-		return err
-	}
-	if err := copyKeys(ctx, from, to, source, target, out); err != nil {
-		return &exitError{code: exitFailed, err: config.Redacted(err), hint: "The rows are copied. Compare quorate keys list of both places and add the missing keys."}
-	}
-	return nil
+	return err
 }
 
 // copyKeys copies API keys that are not rows of both stores. In a data folder they are a

@@ -320,6 +320,7 @@ func (s *EVMSource) hasUntraced() bool {
 // traceless handles a response without traces: it retries, or fetches the blocks without traces.
 func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause error) ([]Block[*evm.Block], error) {
 	known := s.hasUntraced()
+	lost := false // whether the block counts as one whose traces the node refuses
 	switch {
 	case errors.Is(cause, node.ErrNoState) && s.nearTip(from):
 		n = 1 // the state of the next block may be available
@@ -335,10 +336,7 @@ func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause err
 		if attempt := s.failed(from); attempt < traceAttempts {
 			return nil, fmt.Errorf("attempt %d of %d to get call traces: %w", attempt, traceAttempts, cause)
 		}
-		n = 1
-		if s.refuses() {
-			s.noTraces(cause)
-		}
+		n, lost = 1, true
 	default:
 		return nil, cause
 	}
@@ -349,6 +347,9 @@ func (s *EVMSource) traceless(ctx context.Context, from uint64, n int, cause err
 	s.mu.Lock()
 	delete(s.attempts, from)
 	s.mu.Unlock()
+	if lost && s.refuses() {
+		s.noTraces(cause)
+	}
 	if !s.hasUntraced() {
 		s.log.Warn("a block is indexed without its call traces", slog.String("chain", s.chain), slog.Uint64("height", from), slog.Any("cause", cause))
 	}

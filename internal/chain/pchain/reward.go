@@ -136,14 +136,20 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 			}
 			break
 		}
-		if !s.emptied && s.doubts < maxDoubts {
+		missing := errors.Is(err, errNotYet) || errors.Is(err, errPart)
+		if s.doubts < maxDoubts && !(s.emptied && missing) {
 			s.doubts++
 			return nil, nil, fmt.Errorf("requesting the reward of %s: %w; retrying", stakingID, err)
 		}
-		if payments, err = d.unlisted(s, end, payments, b.Height, err); err != nil {
+		computed := d.computes(s) && begins(end.payments, payments)
+		if !computed && !missing {
 			return nil, nil, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
 		}
-		s.emptied, same = true, d.computes(s)
+		d.report(end, payments, b.Height, computed)
+		s.emptied, same = missing, computed
+		if computed {
+			payments = end.payments
+		}
 	}
 	s.doubts = 0
 	if same {
@@ -272,26 +278,21 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 	return nil
 }
 
-// computes reports whether computed rewards are known to be right.
+// computes reports whether computed rewards are known to be right, so that they are used if a node does not list all of
+// their outputs, which it keeps for ever: on the public networks, and where they agreed with the node before. Other networks
+// may have reward parameters that no API shows, so there the node is right.
 func (d *Decoder) computes(s *State) bool {
 	return s.agreed || d.networkID == constants.MainnetID || d.networkID == constants.FujiID
 }
 
-// unlisted returns the outputs of a reward of which the node listed none, or, by incomplete, not all. A node keeps reward
-// outputs for ever and cannot prune them. Where the computation is known to be right, the computed outputs are used: on
-// the public networks, and where it agreed with the node before. Other networks may have reward parameters that no API
-// shows, so there the node is right, unless what it listed cannot be outputs of the reward; then unlisted returns
-// incomplete.
-func (d *Decoder) unlisted(s *State, end *settlement, listed []payment, height uint64, incomplete error) ([]payment, error) {
-	known := d.computes(s)
-	if !known && !errors.Is(incomplete, errNotYet) && !errors.Is(incomplete, errPart) {
-		return nil, incomplete
+// begins reports whether a node listed the first of the computed outputs, or none.
+func begins(computed, listed []payment) bool {
+	for i := range listed {
+		if i >= len(computed) || listed[i].Amount != computed[i].Amount {
+			return false
+		}
 	}
-	d.report(end, listed, height, known)
-	if known {
-		return end.payments, nil
-	}
-	return listed, nil
+	return true
 }
 
 // report calls disagree.
@@ -330,7 +331,7 @@ func (d *Decoder) compare(end *settlement, rewardedID ids.ID, committed bool, ra
 		}
 	}
 	switch {
-	case len(utxos) >= len(end.payments) || !same:
+	case len(utxos) >= len(end.payments):
 		return payments, same && len(utxos) == len(end.payments), nil
 	case len(utxos) == 0:
 		return nil, false, errNotYet

@@ -34,8 +34,8 @@ type State struct {
 
 	headChanged bool
 
-	// agreed reports that a node listed outputs of a reward as computed, and emptied that it listed none for the last
-	// reward although some were computed. doubts counts empty answers for the reward that is being decided. None of
+	// agreed reports that a node listed outputs of a reward as computed, and emptied that it did not list all computed
+	// outputs of the last reward. doubts counts the retries for the reward that is being decided. None of
 	// them is stored.
 	agreed, emptied bool
 	doubts          int

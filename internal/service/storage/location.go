@@ -58,16 +58,21 @@ func (p Location) Open(ctx context.Context, log *slog.Logger) (store.Store, erro
 	return store.OpenPebble(ctx, store.PebbleOptions{Dir: p.Dir, CacheBytes: p.Memory / 16, MemTableBytes: min(p.Memory/32, 32<<20), Unfinished: p.Unfinished, Log: log})
 }
 
-// GiveToOwner gives the files of an embedded store to the owner of its data folder, after a command that root has run. The
-// service often runs as another user, who could not open them.
-func (p Location) GiveToOwner() error {
+// GiveToOwner gives files of root in an embedded store to the owner of the data folder, after a command that root has run.
+// The service often runs as another user, who could not open them. It does not follow links.
+func (p Location) GiveToOwner() (err error) {
 	if p.URL != "" || os.Geteuid() != 0 {
 		return nil
 	}
-	folder, err := os.Stat(filepath.Dir(p.Dir))
+	root, err := os.OpenRoot(filepath.Dir(p.Dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	folder, err := root.Stat(".")
 	if err != nil {
 		return err
 	}
@@ -75,11 +80,18 @@ func (p Location) GiveToOwner() error {
 	if !ok || owner.Uid == 0 {
 		return nil
 	}
-	err = filepath.WalkDir(p.Dir, func(path string, _ fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), filepath.Base(p.Dir), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if of, ok := info.Sys().(*syscall.Stat_t); !ok || of.Uid != 0 {
+			return nil
+		}
+		return root.Lchown(path, int(owner.Uid), int(owner.Gid))
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("giving the store to the owner of its data folder: %w", err)
