@@ -54,15 +54,15 @@ func (a *admission) enter(client string, size int) *Error {
 		return &Error{Code: CodeBusy, RetryAfter: busyPause, Message: fmt.Sprintf(
 			"%d messages are signed at the same time, which is the limit; send the request again in a moment", a.rounds)}
 	}
-	if client != "" {
-		if perClient > 0 {
-			if err := a.send(client, size); err != nil {
-				return err
-			}
+	if client != "" && perClient > 0 {
+		if busy := a.send(client, size); busy != nil {
+			return busy
 		}
-		a.clients[client]++
 	}
 	a.rounds++
+	if client != "" {
+		a.clients[client]++
+	}
 	return nil
 }
 
@@ -74,13 +74,14 @@ func (a *admission) send(client string, size int) *Error {
 		a.sent.Set(client, allowance)
 	}
 	now := time.Now()
-	size = min(size, clientBurst)
-	if allowance.AllowN(now, size) {
+	taken := allowance.ReserveN(now, min(size, clientBurst))
+	pause := taken.DelayFrom(now)
+	if pause == 0 {
 		return nil
 	}
-	missing := float64(size) - allowance.TokensAt(now)
+	taken.CancelAt(now)
 	return &Error{
-		Code: CodeTooManyRounds, RetryAfter: time.Duration(missing / clientRate * float64(time.Second)),
+		Code: CodeTooManyRounds, RetryAfter: pause,
 		Message: fmt.Sprintf("this client's messages and justifications are more than the %d KiB a second that one client may have signed; send the request again in a moment", clientRate>>10),
 	}
 }

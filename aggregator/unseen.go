@@ -28,8 +28,8 @@ const (
 	fewSigned = 10
 )
 
-// sleep is the state of a round whose quorums all need validators that refuse for now, and that
-// gets no signatures. It ends with a valid signature.
+// sleep is the state of a stuck round: each quorum needs validators whose refusals may change, and no
+// signatures arrive. A valid signature ends it.
 type sleep struct {
 	on      bool
 	since   time.Duration // start of the first sleep, 0 before
@@ -55,26 +55,35 @@ func (r *round) rest(now time.Duration) (action, bool) {
 	if grew {
 		s.verified, s.grewAt = r.verified, now
 	}
-	switch {
-	case s.on && grew:
-		s.on, r.missedAt = false, now
-		for i := range r.members {
-			if m := &r.members[i]; m.state == notYet || m.state == timedOut {
-				r.retry(i)
-				m.polls = 0
-			}
+	if s.on {
+		if grew {
+			r.wakeUp(now)
 		}
-		r.changed()
-	case s.on || s.verified > 0 && !r.mayRest(now) || !r.stuck(now):
-	case s.verified > 0 && r.pendingN > 0:
+		return action{}, false
+	}
+	if !r.stuck(now) || r.verified > 0 && !r.mayRest(now) {
+		return action{}, false
+	}
+	if r.verified > 0 && r.pendingN > 0 {
 		return action{kind: actVerify, members: r.pendingMembers(nil)}, true
-	default:
-		s.on, s.probeAt = true, now+r.limits.PollMin
-		if s.since == 0 {
-			s.since = max(now, 1)
-		}
+	}
+	s.on, s.probeAt = true, now+r.limits.PollMin
+	if s.since == 0 {
+		s.since = max(now, 1)
 	}
 	return action{}, false
+}
+
+// wakeUp ends the sleep: members that refused or timed out are candidates again.
+func (r *round) wakeUp(now time.Duration) {
+	r.sleep.on, r.missedAt = false, now
+	for i := range r.members {
+		if m := &r.members[i]; m.state == notYet || m.state == timedOut {
+			r.retry(i)
+			m.polls = 0
+		}
+	}
+	r.changed()
 }
 
 // mayRest reports whether a round with signatures sleeps if it is stuck: few validators have signed, none within wakeTime,

@@ -47,10 +47,13 @@ func (n *fakeNetwork) soon(change func()) {
 	})
 }
 
-func (n *fakeNetwork) everyone(do behave) {
+func (n *fakeNetwork) everyone(do behave) { n.let(n.validators, do) }
+
+// let changes what some validators do.
+func (n *fakeNetwork) let(some []*fakeValidator, do behave) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, v := range n.validators {
+	for _, v := range some {
 		v.do = do
 	}
 }
@@ -416,11 +419,7 @@ func reasonsOf(failed *Error) (reasons []Reason) {
 func TestFirstSignatureWakesAll(t *testing.T) {
 	n := unseenNetwork(t, 25, 25, 25, 25)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-		time.AfterFunc(2*time.Second, func() {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.validators[3].do = honest(time.Millisecond)
-		})
+		time.AfterFunc(2*time.Second, func() { n.let(n.validators[3:], honest(time.Millisecond)) })
 		time.AfterFunc(8*time.Second, func() { n.everyone(honest(time.Millisecond)) })
 		r, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
 		require.NoError(t, err)
@@ -456,15 +455,9 @@ func TestSignatureOfUnsentMessage(t *testing.T) {
 // Once many validators have signed, the round keeps asking all others.
 func TestLateValidatorCompletesTheQuorum(t *testing.T) {
 	n := unseenNetwork(t, sameWeights(1000, 1)...)
-	for _, v := range n.validators[:669] {
-		v.do = honest(time.Millisecond)
-	}
+	n.let(n.validators[:669], honest(time.Millisecond))
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-		time.AfterFunc(10*time.Second, func() {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.validators[999].do = honest(time.Millisecond)
-		})
+		time.AfterFunc(10*time.Second, func() { n.let(n.validators[999:], honest(time.Millisecond)) })
 		start := time.Now()
 		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
 		require.NoError(t, err)
@@ -477,21 +470,10 @@ func TestFirstSignatureDoesNotEndTheWait(t *testing.T) {
 	for name, req := range map[string]Request{"sent": {Sent: true}, "waitSeconds": {Wait: time.Minute}} {
 		t.Run(name, func(t *testing.T) {
 			n := unseenNetwork(t, sameWeights(100, 1)...)
-			for _, v := range n.validators[65:] {
-				v.do = mute
-			}
+			n.let(n.validators[65:], mute)
 			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-				change := func(validators []*fakeValidator) func() {
-					return func() {
-						n.mu.Lock()
-						defer n.mu.Unlock()
-						for _, v := range validators {
-							v.do = honest(time.Millisecond)
-						}
-					}
-				}
-				time.AfterFunc(time.Second, change(n.validators[:20]))
-				time.AfterFunc(9*time.Second, change(n.validators))
+				time.AfterFunc(time.Second, func() { n.let(n.validators[:20], honest(time.Millisecond)) })
+				time.AfterFunc(9*time.Second, func() { n.everyone(honest(time.Millisecond)) })
 				req.Message = testMessage(t, "m")
 				start := time.Now()
 				_, err := a.Sign(ctx, req)
@@ -512,12 +494,8 @@ func TestMessageSpreadsSlowly(t *testing.T) {
 		settle()
 		n.everyone(refuse(3, "unknown *payload.AddressedCall message", 5*time.Millisecond))
 		n.requests = 0
-		for i, v := range n.validators {
-			time.AfterFunc(time.Duration(i)*20*time.Millisecond, func() {
-				n.mu.Lock()
-				defer n.mu.Unlock()
-				v.do = honest(5 * time.Millisecond)
-			})
+		for i := range n.validators {
+			time.AfterFunc(time.Duration(i)*20*time.Millisecond, func() { n.let(n.validators[i:i+1], honest(5*time.Millisecond)) })
 		}
 		_, err = a.Sign(ctx, Request{Message: testMessage(t, "m")})
 		require.NoError(t, err)

@@ -23,9 +23,9 @@ const (
 	maxRequest = maxMessage - 1024
 )
 
-// Request asks those of nodes that are connected, with one message and one
-// request ID, and returns them. appBytes is the
-// request as the chain's handler expects it, its protocol prefix included.
+// Request sends a request, with one message and one request ID, to those of nodes that are
+// connected, and returns them. appBytes is the request as the chain's handler expects it, its
+// protocol prefix included.
 //
 // onAnswer is called at most once for each of the returned nodes, with its answer or with
 // ErrDisconnected, and may be called before Request returns. It runs on the goroutine that

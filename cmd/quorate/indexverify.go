@@ -158,10 +158,10 @@ func (v *verification) conclude(err error) error {
 	case v.verdict.Wrong > 0:
 		return &exitError{code: exitFailed, err: fmt.Errorf("%d differences were found", v.verdict.Wrong),
 			hint: "The differences are listed above. Rebuild the index: quorate index rebuild."}
-	case v.done == 0 && v.verdict.Unchecked == 0:
-		return &exitError{code: exitNegative, err: errors.New("nothing was verified: no network has an index"), hint: "Check that a node answers and that --network names an indexed network."}
 	case v.verdict.Unchecked > 0:
 		return &exitError{code: exitNegative, err: errors.New("no differences, but some checks could not be made"), hint: "The missing checks are listed above."}
+	case v.done == 0:
+		return &exitError{code: exitNegative, err: errors.New("nothing was verified: no network has an index"), hint: "Check that a node answers and that --network names an indexed network."}
 	}
 	_, _ = fmt.Fprintln(v.out, "no differences")
 	return nil

@@ -142,15 +142,13 @@ func (s *EVMSource) First(ctx context.Context) (uint64, error) {
 	}
 	// One of several nodes behind an address may lack the first blocks.
 	for attempt := range firstAttempts {
+		if attempt > 0 {
+			if err := wait(ctx, firstPause); err != nil {
+				return 0, err
+			}
+		}
 		if has, err := s.node.Has(ctx, 1); has || err != nil {
 			return 0, err
-		}
-		if attempt+1 < firstAttempts {
-			select {
-			case <-ctx.Done():
-				return 0, ctx.Err()
-			case <-time.After(firstPause):
-			}
 		}
 	}
 	if has, err := s.node.Has(ctx, tip); err != nil {

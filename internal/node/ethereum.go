@@ -725,8 +725,8 @@ func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at str
 	return tooMuch, nil
 }
 
-// RefusesBatch reports whether err may be a node's refusal of a batch as a whole, for which providers have codes and texts
-// of their own: a smaller batch may be accepted.
+// RefusesBatch reports whether err may be a node's refusal of a batch, or of a range of blocks, because of its size. Providers
+// have different codes and texts for it. The node may accept a smaller one.
 func RefusesBatch(err error) bool {
 	refused, ok := errors.AsType[*RPCError](err)
 	return ok && !refused.NotOffered() && !errors.Is(err, ErrBeyondTip) && !errors.Is(err, ErrTraceRefused)

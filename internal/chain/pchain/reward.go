@@ -127,28 +127,8 @@ func (d *Decoder) reward(ctx context.Context, s *State, b *Block) (*ledger.Tx, *
 	case err != nil:
 		return nil, nil, fmt.Errorf("requesting the reward of %s: %w", stakingID, err)
 	default:
-		if payments, same, err = d.compare(end, rewardedID, committed, raw); err == nil {
-			if of := s.stakers.supplies[one.subnetID]; !same && of != nil && of.current > 0 {
-				d.report(end, payments, b.Height, false)
-			}
-			if len(raw) > 0 {
-				s.emptied, s.agreed = false, s.agreed || same
-			}
-			break
-		}
-		missing := errors.Is(err, errNotYet) || errors.Is(err, errPart)
-		if s.doubts < maxDoubts && !(s.emptied && missing) {
-			s.doubts++
-			return nil, nil, fmt.Errorf("requesting the reward of %s: %w; retrying", stakingID, err)
-		}
-		computed := d.computes(s) && begins(end.payments, payments)
-		if !computed && !missing {
-			return nil, nil, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
-		}
-		d.report(end, payments, b.Height, computed)
-		s.emptied, same = missing, computed
-		if computed {
-			payments = end.payments
+		if payments, same, err = d.listed(s, end, rewardedID, committed, b.Height, raw); err != nil {
+			return nil, nil, err
 		}
 	}
 	s.doubts = 0
@@ -278,11 +258,47 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 	return nil
 }
 
+// listed returns the outputs of a reward that are used if a node lists raw, and whether these are the computed ones. An error
+// that is not ErrReward asks for a retry.
+func (d *Decoder) listed(s *State, end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) (payments []payment, same bool, err error) {
+	payments, same, err = d.compare(end, rewardedID, committed, raw)
+	if err == nil {
+		if !same && s.Supply(end.staker.subnetID) > 0 {
+			d.report(end, payments, height, false)
+		}
+		if len(raw) > 0 {
+			s.emptied, s.agreed = false, s.agreed || same
+		}
+		return payments, same, nil
+	}
+	stakingID := end.staker.txID
+	missing := errors.Is(err, errNotYet) || errors.Is(err, errPart)
+	if s.doubts < maxDoubts && !(s.emptied && missing) {
+		s.doubts++
+		return nil, false, fmt.Errorf("requesting the reward of %s: %w; retrying", stakingID, err)
+	}
+	computed := d.computes(s) && begins(end.payments, payments)
+	if !computed && !missing {
+		return nil, false, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
+	}
+	d.report(end, payments, height, computed)
+	s.emptied = missing
+	if computed {
+		payments = end.payments
+	}
+	return payments, computed, nil
+}
+
 // computes reports whether computed rewards are known to be right, so that they are used if a node does not list all of
 // their outputs, which it keeps for ever: on the public networks, and where they agreed with the node before. Other networks
 // may have reward parameters that no API shows, so there the node is right.
 func (d *Decoder) computes(s *State) bool {
-	return s.agreed || d.networkID == constants.MainnetID || d.networkID == constants.FujiID
+	return s.agreed || d.public()
+}
+
+// public reports whether the network is a public one, whose reward parameters are known.
+func (d *Decoder) public() bool {
+	return d.networkID == constants.MainnetID || d.networkID == constants.FujiID
 }
 
 // begins reports whether a node listed the first of the computed outputs, or none.

@@ -142,7 +142,7 @@ func (d *Decoder) start(s *stakers, one *staker) error {
 			config.MintingPeriod = d.rewards.MintingPeriod
 			calculator = platformreward.NewCalculator(config)
 		}
-		if one.subnetID == constants.PrimaryNetworkID && config.SupplyCap < of.current && d.networkID != constants.MainnetID && d.networkID != constants.FujiID {
+		if one.subnetID == constants.PrimaryNetworkID && config.SupplyCap < of.current && !d.public() {
 			// The network has a cap of its own (stake-supply-cap of its nodes), which no API shows.
 			s.setSupply(one.subnetID, supply{})
 			s.put(one)

@@ -280,16 +280,20 @@ func (m *Matcher) Behind(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, c := range clocks {
-		at, err := store.ReadCursor(ctx, m.store, position(m.networkID, c.chainID))
-		if err != nil {
-			return false, err
-		}
-		outputs, _, err := readMovements(ctx, m.store, m.networkID, c.chainID, at.Next, matchBatch)
+		_, outputs, _, err := m.left(ctx, c.chainID)
 		if err != nil || len(outputs) >= matchBatch {
 			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// left returns the position of a chain, the outputs that about matchBatch of its next notes name, and the height after them.
+func (m *Matcher) left(ctx context.Context, chainID ids.ID) (at store.Cursor, outputs []ids.ID, next uint64, err error) {
+	if at, err = store.ReadCursor(ctx, m.store, position(m.networkID, chainID)); err == nil {
+		outputs, next, err = readMovements(ctx, m.store, m.networkID, chainID, at.Next, matchBatch)
+	}
+	return at, outputs, next, err
 }
 
 // settle processes all notes of all chains.
@@ -314,12 +318,7 @@ func (m *Matcher) settle(ctx context.Context) error {
 
 // step processes some notes of a chain.
 func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err error) {
-	cursor := position(m.networkID, chainID)
-	at, err := store.ReadCursor(ctx, m.store, cursor)
-	if err != nil {
-		return false, err
-	}
-	outputs, next, err := readMovements(ctx, m.store, m.networkID, chainID, at.Next, matchBatch)
+	at, outputs, next, err := m.left(ctx, chainID)
 	if err != nil || len(outputs) == 0 {
 		return true, err
 	}
@@ -364,7 +363,7 @@ func (m *Matcher) step(ctx context.Context, chainID ids.ID) (done bool, err erro
 		}
 	}
 	batch.Move(fence(m.networkID), store.Cursor{Epoch: m.epoch}, store.Cursor{Epoch: m.epoch})
-	batch.Move(cursor, at, store.Cursor{Next: next, Epoch: at.Epoch})
+	batch.Move(position(m.networkID, chainID), at, store.Cursor{Next: next, Epoch: at.Epoch})
 	return len(outputs) < matchBatch, m.store.Commit(ctx, &batch)
 }
 

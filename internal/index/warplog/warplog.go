@@ -253,11 +253,7 @@ func (f *follower) read(ctx context.Context, from, through uint64) (last uint64,
 
 // mayBeTooLarge reports whether a node refused a range, or its response, as too large. There is no code for it.
 func mayBeTooLarge(err error) bool {
-	var refusal *node.RPCError
-	if errors.As(err, &refusal) {
-		return !refusal.NotOffered()
-	}
-	return errors.Is(err, node.ErrMalformed)
+	return node.RefusesBatch(err) || errors.Is(err, node.ErrMalformed)
 }
 
 // accept notes that a range was accepted, after a larger one was refused unless refused is 0, and sets the size of the
