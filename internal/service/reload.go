@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -71,13 +72,13 @@ func (s *surface) reload(c config.Config) error {
 		running.TLS = s.running.TLS
 	}
 
-	if s.certificate != nil {
-		if err := s.certificate.Replace(running.TLS.Cert, running.TLS.Key); err != nil {
-			return fmt.Errorf("tls: %w", err)
-		}
-	}
 	if err := s.guard.SetClasses(classesOf(running)); err != nil {
 		return fmt.Errorf("rate_classes: %w", err)
+	}
+	if s.certificate != nil {
+		if err := s.certificate.Replace(running.TLS.Cert, running.TLS.Key); err != nil {
+			return errors.Join(fmt.Errorf("tls: %w", err), s.guard.SetClasses(classesOf(s.running)))
+		}
 	}
 	s.listener.SetLimits(l.Connections, l.ConnectionsPerAddress)
 	p.limits.Store(l)

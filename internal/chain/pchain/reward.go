@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -205,13 +206,14 @@ func (e *settlement) pay(amount uint64, to *secp256k1fx.OutputOwners, role ledge
 }
 
 // compound splits the earnings of a renewing validator. It returns the parts of reward and commission that are staked
-// again, up to the maximum stake.
+// again, up to the maximum stake. A greater stake shows that a private network's maximum, which no API has, is a greater one;
+// then nothing bounds it here.
 func (d *Decoder) compound(one *staker) (reward, commission uint64, err error) {
 	reward, _ = platformreward.Split(one.reward, one.renewal.compound)
 	commission, _ = platformreward.Split(one.commission, one.renewal.compound)
-	room, err := safemath.Sub(d.maxStake, one.weight)
-	if err != nil {
-		return 0, 0, fmt.Errorf("its stake is %d, the maximum is %d: %w", one.weight, d.maxStake, err)
+	room := uint64(math.MaxUint64) - one.weight
+	if one.weight <= d.maxStake {
+		room = d.maxStake - one.weight
 	}
 	sum, err := safemath.Add(reward, commission)
 	if err != nil || sum <= room {
@@ -262,8 +264,12 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 // that is not ErrReward asks for a retry.
 func (d *Decoder) listed(s *State, end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) (payments []payment, same bool, err error) {
 	payments, same, err = d.compare(end, rewardedID, committed, raw)
+	unknown := s.Supply(end.staker.subnetID) == 0 // so that nothing was computed that could be missing
+	if restakes := end.staker.renewal != nil && end.staker.renewal.next > 0; err == nil && unknown && committed && !restakes && len(raw) == 0 {
+		err = errNotYet
+	}
 	if err == nil {
-		if !same && s.Supply(end.staker.subnetID) > 0 {
+		if !same && !unknown {
 			d.report(end, payments, height, false)
 		}
 		if len(raw) > 0 {
@@ -281,7 +287,9 @@ func (d *Decoder) listed(s *State, end *settlement, rewardedID ids.ID, committed
 	if !computed && !missing {
 		return nil, false, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
 	}
-	d.report(end, payments, height, computed)
+	if !unknown {
+		d.report(end, payments, height, computed)
+	}
 	s.emptied = missing
 	if computed {
 		payments = end.payments

@@ -287,6 +287,28 @@ func TestRenewedPeriods(t *testing.T) {
 	r.requireSupply(primary)
 }
 
+// TestStakeBeyondTheKnownMaximum has a private network whose validators may stake more than by default: a renewing one restakes
+// the whole part that it asked for.
+func TestStakeBeyondTheKnownMaximum(t *testing.T) {
+	at := time.Date(2026, time.October, 1, 0, 0, 0, 0, time.UTC)
+	upgrades := upgrade.GetConfig(99999)
+	upgrades.HeliconTime = at.Add(-365 * day)
+	r := newRewarding(t, 99999, at, &upgrades)
+	period, weight := 30*day, uint64(4_000_000)*avaxUnit
+	r.add(standard(at, accepted(&txs.AddAutoRenewedValidatorTx{
+		BaseTx: common(), ValidatorNodeID: append(make([]byte, 19), 1), Signer: proof, StakeOuts: staked(weight), ValidatorRewardsOwner: owners(alice),
+		DelegatorRewardsOwner: owners(bob), ValidatorAuthority: owners(bob), DelegationShares: 20_000, AutoCompoundRewardShares: 500_000, Period: uint64(period / time.Second),
+	})))
+	one := r.state.StakerChanges()[0]
+	require.NotZero(t, one.PotentialReward)
+	r.state.TakeChanges()
+	end := at.Add(period)
+	made, _ := r.end(end, &txs.RewardAutoRenewedValidatorTx{TxID: one.TxID, Timestamp: uint64(end.Unix())}, true)
+	restaked, _ := platformreward.Split(one.PotentialReward, 500_000)
+	require.Equal(t, [][3]uint64{{0, one.PotentialReward - restaked, uint64(ledger.ValidationReward)}}, made)
+	require.Equal(t, weight+restaked, r.state.StakerChanges()[0].Weight)
+}
+
 // TestDifferentRewards has a node with other outputs. The ledger takes them and the decoder reports the difference.
 func TestDifferentRewards(t *testing.T) {
 	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
@@ -306,7 +328,7 @@ func TestDifferentRewards(t *testing.T) {
 }
 
 // TestSupplyBeyondTheKnownCap has a network whose nodes have a larger cap than private networks have by default: its
-// rewards are those that the node lists.
+// rewards are those that the node lists, and a node that lists none is asked again.
 func TestSupplyBeyondTheKnownCap(t *testing.T) {
 	at := time.Date(2025, time.March, 1, 0, 0, 0, 0, time.UTC)
 	end := at.Add(300 * day)
@@ -315,9 +337,16 @@ func TestSupplyBeyondTheKnownCap(t *testing.T) {
 	r.add(standard(at, validator))
 	require.Zero(t, r.state.Supply(constants.PrimaryNetworkID), "unknown")
 	r.node.err = nil
+	r.add(proposal(end, accepted(&txs.RewardValidatorTx{TxID: validator.ID()})))
+	for range 20 {
+		_, err := r.try(option(end, true))
+		require.ErrorContains(t, err, "it may not have executed the block yet", "whether outputs are missing is unknown")
+		require.NotErrorIs(t, err, pchain.ErrReward)
+	}
 	r.node.rewards[validator.ID()] = [][]byte{reward(validator.ID(), 3, 12345, alice)}
-	made, tx := r.end(end, &txs.RewardValidatorTx{TxID: validator.ID()}, true)
-	require.Equal(t, [][3]uint64{{3, 12345, uint64(ledger.ValidationReward)}}, made)
+	tx := r.add(option(end, true)).Txs[0]
+	require.Len(t, tx.Made, 1)
+	require.Equal(t, []uint64{3, 12345, uint64(ledger.ValidationReward)}, []uint64{uint64(tx.Made[0].Index), tx.Made[0].Amount, uint64(tx.Made[0].Role)})
 	require.Zero(t, tx.Settled.PotentialReward, "unknown")
 	require.Empty(t, r.differences, "nothing was computed")
 }

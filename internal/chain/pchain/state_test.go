@@ -77,6 +77,7 @@ func story(t testing.TB) (blocks []*pchain.Block, d *pchain.Decoder) {
 	n.rewards[validation.ID()] = [][]byte{reward(validation.ID(), 4, 9, alice)}
 	ended := accepted(&txs.RewardValidatorTx{TxID: validation.ID()})
 	renewed := accepted(&txs.RewardAutoRenewedValidatorTx{TxID: renewing.ID(), Timestamp: 1})
+	n.rewards[renewed.ID()] = [][]byte{reward(renewed.ID(), 0, 9, alice)}
 	disable := &txs.DisableL1ValidatorTx{BaseTx: common(), ValidationID: convert.Subnet.Append(0), DisableAuth: &secp256k1fx.Input{}}
 
 	plain(1, convert, renewing.Unsigned, validation.Unsigned)

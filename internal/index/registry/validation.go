@@ -321,7 +321,7 @@ func (b *application) stakers(changes []pchain.StakerChange) error {
 		}
 		v.Start, v.End, v.Weight, v.PotentialReward, v.Commission = c.Start, c.End, c.Weight, c.PotentialReward, c.Commission
 		if v.SubnetID == constants.PrimaryNetworkID {
-			v.MaxWeight = min(maxWeightFactor*v.Weight, b.maxStake)
+			v.MaxWeight = min(maxWeightFactor*v.Weight, max(b.maxStake, v.Weight))
 		}
 		if !c.Pending {
 			b.seats[seat{v.SubnetID, v.NodeID}] = v
