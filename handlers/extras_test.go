@@ -128,6 +128,7 @@ func TestProgressPassesProxies(t *testing.T) {
 		events, found := strings.CutPrefix(w.Body.String(), ":\n\n:\n\n:\n\n")
 		require.True(t, found, w.Body)
 		require.True(t, strings.HasPrefix(events, "event: result\n"), w.Body)
+		require.Contains(t, events, `,"summary":{"signers":0,`)
 	})
 }
 

@@ -201,10 +201,17 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w w
 		return signSentThroughServer(ctx, cmd, f, server, options, *w.txID)
 	}
 	if err != nil {
-		return f.failedThere(err)
+		return f.failedThere(cmd, err)
 	}
 	return printSigned(cmd, f, signed.Message, signed.Summary, time.Since(start))
 }
+
+const (
+	// answerTime is the part of --timeout that is left to the server after it has waited for the message.
+	answerTime = 5 * time.Second
+	// longestWait is the longest wait that the server accepts.
+	longestWait = time.Minute
+)
 
 // serverOptions returns the options of a request to the server, which checks their ranges.
 func (f signFlags) serverOptions() (client.SignOptions, error) {
@@ -215,11 +222,14 @@ func (f signFlags) serverOptions() (client.SignOptions, error) {
 	if f.quorum == 0 { // which the API takes for the default
 		return client.SignOptions{}, usage(errors.New("--quorum 0: the quorum must be at least 1"), requestHint)
 	}
-	return client.SignOptions{SigningSubnetID: subnet, QuorumPercentage: f.quorum, QuorumPercentageBuffer: f.buffer, PChainHeight: f.height}, nil
+	return client.SignOptions{
+		SigningSubnetID: subnet, QuorumPercentage: f.quorum, QuorumPercentageBuffer: f.buffer, PChainHeight: f.height,
+		Wait: min(max(f.timeout-answerTime, 0), longestWait).Truncate(time.Second),
+	}, nil
 }
 
 // failedThere returns the error of a command that failed through the server.
-func (f signFlags) failedThere(err error) error {
+func (f signFlags) failedThere(cmd *cobra.Command, err error) error {
 	failed, ok := errors.AsType[*client.Error](err)
 	switch {
 	case errors.Is(err, client.ErrBadAnswer):
@@ -231,10 +241,23 @@ func (f signFlags) failedThere(err error) error {
 		return &exitError{code: exitFailed, err: err, hint: "Check that the server runs. Start one with: quorate serve, or quorate dev"}
 	case failed.Status == http.StatusNotFound && (strings.HasPrefix(failed.Message, "there is no POST ") || strings.HasPrefix(failed.Message, "there is no GET ")):
 		return usage(errors.New(failed.Message), fmt.Sprintf("Check that %s is the public address of a quorate server.", f.server))
-	case failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound:
+	}
+	e := roundError(failed)
+	if err := f.printFailed(cmd, e); err != nil {
+		return err
+	}
+	if e.Code != aggregator.CodeNotSeen && (failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound) {
 		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")
 	}
-	return signFailure(roundError(failed))
+	return signFailure(e)
+}
+
+// printFailed prints, with --json, why nothing is signed.
+func (f signFlags) printFailed(cmd *cobra.Command, e *aggregator.Error) error {
+	if !f.asJSON {
+		return nil
+	}
+	return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"error": failedRequest{e.Message, e.Code, e.Account}})
 }
 
 // roundError returns an error of the server as that of a round in this process.
@@ -298,7 +321,7 @@ func signFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, w work) 
 		return signSentFromHere(ctx, cmd, f, n, f.evmChain(), *w.txID)
 	}
 	if err != nil {
-		return failedHere(err)
+		return f.failedHere(cmd, err)
 	}
 	return printSigned(cmd, f, result.Message, &client.Summary{
 		Signers: result.Signers, Weight: result.Weight, TotalWeight: result.TotalWeight, SigningSubnetID: result.SigningSubnetID, PChainHeight: result.PChainHeight,

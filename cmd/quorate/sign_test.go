@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 
+	"quorate/aggregator"
 	"quorate/internal/simnet"
 )
 
@@ -99,6 +100,44 @@ func TestSignRefusesUnusableAnswers(t *testing.T) {
 			require.Contains(t, errOut, "Check that "+server.URL+" is the public address of a quorate server.")
 		})
 	}
+}
+
+// TestSignNotSeen has a server that waits for a message in vain: this is a negative result, with the reasons, and no mistake
+// in the command line.
+func TestSignNotSeen(t *testing.T) {
+	message, err := warp.NewUnsignedMessage(5, ids.ID{1}, []byte("not sent"))
+	require.NoError(t, err)
+	var asked struct{ WaitSeconds int }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&asked)
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"message":"no validator has seen it","statusCode":404,"error":"Not Found","code":"MESSAGE_NOT_SEEN","outcomes":{
+			"targetWeight":"67","totalWeight":"100","signedWeight":"0","reasons":[{"code":"NOT_ACCEPTED","weight":"100","count":3,"remedy":"Check that it was sent."}]}}`))
+	}))
+	defer server.Close()
+	for timeout, wait := range map[string]int{"30s": 25, "3s": 0, "10m": 60} {
+		code, out, errOut := quorate(t, "", "sign", "--server", server.URL, "--timeout", timeout, hex.EncodeToString(message.Bytes()))
+		require.Equal(t, exitNegative, code, errOut)
+		require.Empty(t, out)
+		require.Contains(t, errOut, "no validator has seen it")
+		require.Contains(t, errOut, "100.00%  NOT_ACCEPTED")
+		require.Contains(t, errOut, "Check that it was sent.")
+		require.Equal(t, wait, asked.WaitSeconds)
+		asked.WaitSeconds = 0
+	}
+	code, out, errOut := quorate(t, "", "sign", "--server", server.URL, "--json", hex.EncodeToString(message.Bytes()))
+	require.Equal(t, exitNegative, code, errOut)
+	var failed struct {
+		Error struct {
+			Code     string
+			Message  string
+			Outcomes aggregator.Account
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &failed), out)
+	require.Equal(t, "MESSAGE_NOT_SEEN", failed.Error.Code)
+	require.Equal(t, "no validator has seen it", failed.Error.Message)
+	require.Equal(t, uint64(100), failed.Error.Outcomes.TotalWeight)
 }
 
 // An unknown hash is the user's mistake; a node that fails is not.

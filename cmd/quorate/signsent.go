@@ -1,14 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -39,7 +40,7 @@ type sentMessage struct {
 func signSentThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, server *client.Client, o client.SignOptions, txHash ids.ID) error {
 	sent, err := server.SignEVMTransaction(ctx, f.evmChain(), txHash, o)
 	if err != nil {
-		return f.failedThere(err)
+		return f.failedThere(cmd, err)
 	}
 	messages := make([]sentMessage, len(sent))
 	for i, s := range sent {
@@ -54,19 +55,23 @@ func signSentThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags,
 	return printSent(cmd, f, messages)
 }
 
+// sentAtOnce bounds the messages of a transaction that are signed at a time.
+const sentAtOnce = 16
+
 // signSentFromHere signs the messages of an EVM transaction in this process.
 func signSentFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, n *network.Network, chain string, txHash ids.ID) error {
 	sent, err := n.Sent(ctx, chain, txHash)
 	if err != nil {
-		return failedHere(err)
+		return f.failedHere(cmd, err)
 	}
-	messages, errs := make([]sentMessage, len(sent)), make([]error, len(sent))
-	var signing sync.WaitGroup
+	messages := make([]sentMessage, len(sent))
+	var signing errgroup.Group
+	signing.SetLimit(sentAtOnce)
 	for i, s := range sent {
 		messages[i] = sentMessage{MessageID: s.Message.ID(), LogIndex: s.LogIndex, UnsignedMessage: hex.EncodeToString(s.Message.Bytes())}
 		request := aggregator.Request{Message: s.Message, Wait: f.timeout}
 		_ = f.adjust(&request) // the flags were checked before
-		signing.Go(func() {
+		signing.Go(func() error {
 			result, err := n.Signer.Sign(ctx, request)
 			var failed *aggregator.Error
 			switch {
@@ -75,22 +80,22 @@ func signSentFromHere(ctx context.Context, cmd *cobra.Command, f signFlags, n *n
 			case errors.As(err, &failed):
 				messages[i].Error = &failedRequest{failed.Message, failed.Code, failed.Account}
 			default:
-				errs[i] = err
+				return err
 			}
+			return nil
 		})
 	}
-	signing.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return failedHere(err)
+	if err := signing.Wait(); err != nil {
+		return f.failedHere(cmd, err)
 	}
 	return printSent(cmd, f, messages)
 }
 
 // failedHere returns the error of a command that failed in this process.
-func failedHere(err error) error {
+func (f signFlags) failedHere(cmd *cobra.Command, err error) error {
 	var failed *aggregator.Error
 	if errors.As(err, &failed) {
-		return signFailure(failed)
+		return cmp.Or(f.printFailed(cmd, failed), signFailure(failed))
 	}
 	return &exitError{code: exitFailed, err: fmt.Errorf("signing: %w", err), hint: "A longer --timeout may help; --log-level info shows what happens."}
 }

@@ -160,7 +160,7 @@ func TestSignPrintsEachMessage(t *testing.T) {
 		if got, want := r.URL.Path, "/v1/signatureAggregator/fuji/blockchains/43113/transactions/"+hash+"/messages"; got != want {
 			t.Errorf("got path %s, want %s", got, want)
 		}
-		if got, want := r.URL.RawQuery, "pChainHeight=5&quorumPercentage=80&quorumPercentageBuffer=3&signingSubnetId="+subnet.String(); got != want {
+		if got, want := r.URL.RawQuery, "pChainHeight=5&quorumPercentage=80&quorumPercentageBuffer=3&signingSubnetId="+subnet.String()+"&waitSeconds=25"; got != want {
 			t.Errorf("got query %s, want %s", got, want)
 		}
 		fmt.Fprintf(w, `{"messages":[

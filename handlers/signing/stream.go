@@ -2,6 +2,7 @@ package signing
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
@@ -34,7 +35,7 @@ const eventBeat = 15 * time.Second
 
 // stream answers with server-sent events. Events progress, at most one per 20 ms, have the state of the round and the
 // time since the request in ms. While there are none, comments are sent. The last event is result with the body of a
-// success, or error with that of a failure. The status is 200 in both cases, because it is sent first.
+// success and the summary, or error with the body of a failure. The status is 200 in both cases, because it is sent first.
 func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 	timeout := max(a.timeout, req.Wait)
 	ctx, cancel := context.WithTimeout(c.Request().Context(), timeout)
@@ -98,7 +99,10 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 			}
 			apierr.Describe(c, describe(req.Message, req.SigningSubnetID, o.result, o.err, start)...)
 			if o.err == nil {
-				_ = send(response, "result", signedReply{hexOf(o.result.Message), n.deliver(c.Request().Context(), req, o.result)})
+				_ = send(response, "result", struct {
+					signedReply
+					Summary json.RawMessage `json:"summary"`
+				}{signedReply{hexOf(o.result.Message), n.deliver(c.Request().Context(), req, o.result)}, json.RawMessage(summarize(o.result, start))})
 				return nil
 			}
 			var known *apierr.Error

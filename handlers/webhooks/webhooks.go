@@ -119,6 +119,8 @@ func explain(err error) error {
 		return &apierr.Error{Status: http.StatusNotFound, Message: "id: you have no webhook with this ID; GET /v1/webhooks lists yours", Err: err}
 	case errors.Is(err, webhook.ErrLimit):
 		return &apierr.Error{Status: http.StatusBadRequest, Message: "there are as many active webhooks as allowed; deactivate one first, or add addresses to one", Err: err}
+	case errors.Is(err, webhook.ErrFull):
+		return &apierr.Error{Status: http.StatusServiceUnavailable, Message: "this instance has as many webhooks of all API keys as it can; ask its operator to delete keys that are not used", Err: err}
 	case errors.Is(err, webhook.ErrNoSecret):
 		return &apierr.Error{Status: http.StatusNotFound, Message: "there is no shared secret yet; send POST /v1/webhooks:generateOrRotateSharedSecret, or create a webhook", Err: err}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -234,6 +235,17 @@ func TestBounds(t *testing.T) {
 	again, err := a.book.Get(t.Context(), "", inactive.ID)
 	require.NoError(t, err)
 	require.EqualValues(t, 201, again.From)
+}
+
+// TestFull has as many webhooks of others as there may be: their number is no fault of the client.
+func TestFull(t *testing.T) {
+	a := newAPI(t, nil)
+	for n := range webhook.MaxWebhooks {
+		_, err := a.book.Create(t.Context(), webhook.Webhook{Owner: strconv.Itoa(n / 3), URL: "https://example.org", Chain: "c", ChainID: "43113"})
+		require.NoError(t, err)
+	}
+	w := a.do(http.MethodPost, "/v1/webhooks", `{"eventType":"address_activity","url":"https://example.org","chainId":"43113","metadata":{"addresses":["`+one+`"]}}`)
+	apitest.RequireError(t, w, 400, 503, "this instance has as many webhooks of all API keys as it can")
 }
 
 // TestOwners checks that an API key sees its own webhooks and secret only.

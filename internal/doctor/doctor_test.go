@@ -135,6 +135,8 @@ func TestNodesThatLackSomething(t *testing.T) {
 		"no P-Chain":            {refuse("platform.getHeight", 404), "", "validator sets", Failure, "platform.getHeight is not offered"},
 		"no epochs":             {refuse("proposervm.getCurrentEpoch", 403), "", "epoch of the C-Chain", Warning, "not offered"},
 		"no index":              {refuse("index.getLastAccepted", 404), config.RecordPrimary, "index API", Warning, "not offered"},
+		"no C-Chain":            {refuse("eth_blockNumber", 404), config.RecordPrimary, "C-Chain blocks", Failure, "eth_blockNumber is not offered"},
+		"no traces":             {refuse("eth_blockNumber", 404), config.RecordAll, "C-Chain traces", Warning, "eth_blockNumber is not offered"},
 		"does not say":          {refuse("info.isBootstrapped", 500), "", "bootstrapped", Warning, "500"},
 		"still bootstraps": {func(w http.ResponseWriter, _ *http.Request, body string) bool {
 			if !strings.Contains(body, "info.isBootstrapped") {

@@ -200,18 +200,14 @@ func askChainID(ctx context.Context, s *subject) (string, error) {
 	if err := s.client.Call(ctx, "", "eth_chainId", []any{}, &chainID); err != nil {
 		return "", err
 	}
-	var err error
-	if s.cHeight, err = s.client.EVMHeight(ctx, ""); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("EVM chain ID %s, block %d", chainID, s.cHeight), nil
+	tip, err := s.client.EVMHeight(ctx, "")
+	return fmt.Sprintf("EVM chain ID %s, block %d", chainID, tip), err
 }
 
 func askChainLogs(ctx context.Context, s *subject) (string, error) {
-	_, _, err := s.client.SentMessages(ctx, "", s.cHeight, s.cHeight)
-	return fmt.Sprintf("of block %d", s.cHeight), err
+	return logsOf(ctx, s.client, "")
 }
 
 func askChainTraces(ctx context.Context, s *subject) (string, error) {
-	return tracesOf(ctx, s.client, "", s.cHeight)
+	return tracesOf(ctx, s.client, "")
 }

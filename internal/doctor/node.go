@@ -32,8 +32,8 @@ type subject struct {
 	network config.Network
 	witness *witness
 	// Results of earlier probes.
-	networkID        uint32
-	pHeight, cHeight uint64
+	networkID uint32
+	pHeight   uint64
 }
 
 // witness looks at the answers of a node.
@@ -353,29 +353,42 @@ func askXChainBlocks(ctx context.Context, s *subject) (string, error) {
 }
 
 func askLogs(ctx context.Context, s *subject) (string, error) {
-	var err error
-	if s.cHeight, err = s.client.EVMHeight(ctx, node.CChainRPC); err != nil {
+	return logsOf(ctx, s.client, node.CChainRPC)
+}
+
+// logsOf asks for the logs of the newest block of an EVM chain.
+func logsOf(ctx context.Context, client *node.Client, path string) (string, error) {
+	tip, err := client.EVMHeight(ctx, path)
+	if err != nil {
 		return "", err
 	}
-	if _, _, err := s.client.SentMessages(ctx, node.CChainRPC, s.cHeight, s.cHeight); err != nil {
+	if _, _, err := client.SentMessages(ctx, path, tip, tip); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("up to block %d", s.cHeight), nil
+	return fmt.Sprintf("up to block %d", tip), nil
 }
 
 func askCChainBlocks(ctx context.Context, s *subject) (string, error) {
-	return blocksFrom(s.cHeight, 1, func(height uint64) error {
+	tip, err := s.client.EVMHeight(ctx, node.CChainRPC)
+	if err != nil {
+		return "", err
+	}
+	return blocksFrom(tip, 1, func(height uint64) error {
 		_, err := s.client.CChainBlock(ctx, height)
 		return err
 	})
 }
 
 func askTraces(ctx context.Context, s *subject) (string, error) {
-	return tracesOf(ctx, s.client, node.CChainRPC, s.cHeight)
+	return tracesOf(ctx, s.client, node.CChainRPC)
 }
 
 // tracesOf asks for the call traces of the newest and the first block of an EVM chain.
-func tracesOf(ctx context.Context, client *node.Client, path string, tip uint64) (string, error) {
+func tracesOf(ctx context.Context, client *node.Client, path string) (string, error) {
+	tip, err := client.EVMHeight(ctx, path)
+	if err != nil {
+		return "", err
+	}
 	if tip == 0 {
 		return "the chain has no block yet", nil
 	}

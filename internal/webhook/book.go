@@ -49,8 +49,8 @@ func rowOf(owner, id string) (store.PK, bool) {
 }
 
 // Create adds an active webhook. It sets the ID and the times. The owner gets a secret if there is none. If the owner
-// has many inactive webhooks, the one that has been inactive the longest is deleted. The error is ErrLimit if the owner
-// has too many active ones.
+// has many inactive webhooks, the one that has been inactive the longest is deleted. Errors are ErrLimit if the owner
+// has too many active ones, ErrFull, and those of the store.
 func (b *Book) Create(ctx context.Context, w Webhook) (Webhook, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, as documented
@@ -93,7 +93,7 @@ func (b *Book) room(ctx context.Context, batch *store.Batch, all, own []Webhook)
 	}
 	inactive := slices.DeleteFunc(own, func(w Webhook) bool { return w.Active })
 	if len(inactive) == 0 {
-		return fmt.Errorf("%w: this instance has %d", ErrLimit, len(all))
+		return fmt.Errorf("%w: there are %d", ErrFull, len(all))
 	}
 	oldest := slices.MinFunc(inactive, func(x, y Webhook) int { return cmp.Compare(x.Changed, y.Changed) })
 	if err := purge(ctx, b.store, &oldest); err != nil {

@@ -89,8 +89,10 @@ const (
 var (
 	// ErrNotFound means that the owner has no such webhook.
 	ErrNotFound = errors.New("no such webhook")
-	// ErrLimit means that the owner, or all owners together, have as many active webhooks as allowed.
+	// ErrLimit means that the owner has as many active webhooks as allowed.
 	ErrLimit = errors.New("too many webhooks")
+	// ErrFull means that all owners together have as many webhooks as allowed.
+	ErrFull = errors.New("too many webhooks of all owners")
 	// ErrNoSecret means that the owner has no secret.
 	ErrNoSecret = errors.New("no shared secret")
 )

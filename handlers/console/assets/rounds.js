@@ -364,7 +364,9 @@ export function rounds(main, live, query) {
     try {
       const answers = await (isMessage ? sign(`${path}/aggregateSignatures`, `0x${bare}`) : find(path, text, bare));
       const failed = answers.filter((a) => a.error).length;
+      const known = answers.length > 0 && answers.every((a) => a.summary?.fromCache);
       say(failed ? "bad" : "good", failed ? `${failed} of ${answers.length} not signed` : `Signed in ${milliseconds(performance.now() - began)}`,
+        known && h("span", {}, "It was known: no validator had to be asked."),
         ...answers.flatMap((a) => (a.error ? [sentence(a.error.message), reasons(a.error.outcomes)] : [...signedParts(a.signedMessage), delivery(a.delivery)])));
     } catch (error) {
       say("bad", "Not signed", sentence(error.message), reasons(error.outcomes));
@@ -373,9 +375,7 @@ export function rounds(main, live, query) {
     // The round may be heard of a moment later than its end.
     const mine = expected;
     setTimeout(() => {
-      if (!mine || expected !== mine) return;
-      expected = null;
-      if (verdict.dataset.kind === "good") verdict.append(h("span", {}, "It was known: no validator had to be asked."));
+      if (expected === mine) expected = null;
     }, 500);
   }
 
