@@ -130,6 +130,7 @@ func (r *rewards) RewardUTXOs(ctx context.Context, txID ids.ID, height uint64) (
 	if !ok && r.keep && !again {
 		values, err := r.reader.Get(ctx, store.FamilyAnswer, []store.PK{pk})
 		if err != nil {
+			r.asked = ids.Empty // the answer, if there is one, was not returned
 			return nil, fmt.Errorf("reading a stored node answer: %w", err)
 		}
 		if values[0] != nil {

@@ -173,6 +173,36 @@ func TestRewardsThatCannotBeHadAhead(t *testing.T) {
 	require.Equal(t, "1 rewards were computed from the supply because no node offers platform.getRewardUTXOs", r.note())
 }
 
+// TestStoredRewardAfterAnOutage repeats a request during which the store was away: the node is not asked for what is stored.
+func TestStoredRewardAfterAnOutage(t *testing.T) {
+	l := &lister{asked: make(map[ids.ID]uint64), outputs: [][]byte{{1}}}
+	r, id := newRewards(l), ids.ID{7}
+	_, err := r.RewardUTXOs(t.Context(), id, 1)
+	require.NoError(t, err)
+	batch := new(store.Batch)
+	r.take(batch)
+	stored := r.reader.(store.Store)
+	require.NoError(t, stored.Commit(t.Context(), batch))
+	clear(l.asked)
+
+	r = newRewards(l)
+	r.reader = away{stored}
+	_, err = r.RewardUTXOs(t.Context(), id, 1)
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	r.reader = stored
+	got, err := r.RewardUTXOs(t.Context(), id, 1)
+	require.NoError(t, err)
+	require.Equal(t, l.outputs, got)
+	require.Empty(t, l.asked)
+}
+
+// away is a store whose server does not answer.
+type away struct{ store.Reader }
+
+func (away) Get(context.Context, store.Family, []store.PK) ([][]byte, error) {
+	return nil, store.ErrUnavailable
+}
+
 // TestDifferencesAreShown logs the first difference and counts all differences in the status and the metrics.
 func TestDifferencesAreShown(t *testing.T) {
 	var logged bytes.Buffer
