@@ -180,6 +180,44 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, http.StatusOK, post(h, "/v1/signatureAggregator/fuji/aggregateSignatures%3Abatch", `{"requests":[{"message":"`+m+`"}]}`).Code)
 }
 
+// A page that calls the node API can read that it sends too much, and asking whether it may call is free, as on a node.
+func TestPagesOfTheNodeAPI(t *testing.T) {
+	guard, err := access.New(access.Options{Classes: map[string]access.Class{access.DefaultClass: {PerSecond: 0.001, Burst: 2}}})
+	require.NoError(t, err)
+	for _, allowed := range []bool{true, false} {
+		asked, called := 0, 0
+		origins := []string{"https://example.org"}
+		h := newPublic(t, new(fakeSigner), func(o *Options) {
+			o.Access, o.Origins = guard, origins
+			o.Node = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodOptions {
+					asked++
+				} else {
+					called++
+				}
+			})
+		})
+		origin := map[bool]string{true: origins[0], false: "https://example.com"}[allowed]
+		for range 4 {
+			require.Empty(t, do(h, "OPTIONS", "/ext/info", "", "Origin", origin, "Access-Control-Request-Method", "POST").Header().Get("Ratelimit-Remaining"))
+		}
+		for range 2 {
+			post(h, "/ext/info", "{}", "Origin", origin)
+		}
+		w := post(h, "/ext/info", "{}", "Origin", origin)
+		if !allowed {
+			require.Zero(t, asked+called)
+			require.Equal(t, http.StatusForbidden, w.Code)
+			require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+			continue
+		}
+		require.Equal(t, []int{4, 2}, []int{asked, called})
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Equal(t, origin, w.Header().Get("Access-Control-Allow-Origin"))
+		require.Contains(t, w.Header().Get("Access-Control-Expose-Headers"), "Retry-After")
+	}
+}
+
 // A batch takes no longer than one request may, however many of its messages remain unsigned,
 // and signed ones do not wait for them.
 // Each request of a batch counts for the allowance of its client.

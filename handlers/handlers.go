@@ -121,12 +121,13 @@ func New(o Options) (*echo.Echo, error) {
 	if o.Body == nil {
 		o.Body = func() middleware.BodyLimits { return middleware.BodyLimits{Size: 256 << 10, Time: 10 * time.Second} }
 	}
-	further := []echo.MiddlewareFunc{middleware.Except(forNode, middleware.CORS(origins...)), pages}
+	cors := middleware.CORS(origins...)
+	further := []echo.MiddlewareFunc{middleware.Except(forNode, cors), readableErrors(cors), pages}
 	if o.Tracer != nil {
 		further = append(further, middleware.Trace(o.Tracer))
 	}
 	if o.Access != nil {
-		further = append(further, o.Access.Middleware())
+		further = append(further, middleware.Except(asksFirst, o.Access.Middleware()))
 	}
 	e := newEcho(o.Log, o.Metrics, append(further,
 		middleware.Except(forNode, middleware.Body(o.Body)),

@@ -27,6 +27,27 @@ func forNode(c echo.Context) bool {
 	return slices.Contains(nodePaths, c.Path())
 }
 
+// asksFirst reports whether a browser asks whether a page may call the node API (a CORS preflight). It sends no API key then,
+// and a node never refuses it.
+func asksFirst(c echo.Context) bool {
+	r := c.Request()
+	return forNode(c) && r.Method == http.MethodOptions && r.Header.Get(echo.HeaderOrigin) != "" && r.Header.Get(echo.HeaderAccessControlRequestMethod) != ""
+}
+
+// readableErrors lets pages read the errors of calls that do not reach the node API, whose answers have headers of their
+// own.
+func readableErrors(cors echo.MiddlewareFunc) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			err := next(c)
+			if err == nil || !forNode(c) || c.Request().Method == http.MethodOptions {
+				return err
+			}
+			return cors(func(echo.Context) error { return err })(c)
+		}
+	}
+}
+
 // quiet reports whether a successful request is logged at debug level: calls of the node
 // API, and probes of balancers and monitors.
 func quiet(c echo.Context) bool {

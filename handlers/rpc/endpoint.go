@@ -226,6 +226,35 @@ func (r *request) forward() (*node.Forwarded, error) {
 	return answer, nil
 }
 
+// Ask asks upstream nodes for what only reads and returns the result unchanged. A node's own error is a RefusalError.
+func Ask(ctx context.Context, upstream Upstream, path, method string, params []byte) ([]byte, error) {
+	if upstream == nil {
+		return nil, errors.New("there is no node")
+	}
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
+	got, err := upstream.Forward(ctx, path, body, true)
+	if err != nil {
+		return nil, err
+	}
+	var reply struct {
+		Result json.RawMessage `json:"result"`
+		Error  *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(got.Body, &reply); err != nil || got.Status != http.StatusOK {
+		return nil, fmt.Errorf("an answer of %d bytes with status %d", len(got.Body), got.Status)
+	}
+	if reply.Error != nil {
+		return nil, RefusalError(reply.Error.Message)
+	}
+	if reply.Result == nil {
+		return nil, errors.New("an answer without a result")
+	}
+	// Clone, so that the whole reply can be freed.
+	return bytes.Clone(reply.Result), nil
+}
+
 // Unanswered returns the error for the client if an Upstream failed with err to answer a method. It logs err unless
 // clients cause it.
 func Unanswered(log *slog.Logger, method string, err error) error {
@@ -252,7 +281,7 @@ func notOffered(err error) bool {
 }
 
 // limited returns the text that clients get for an error that their own calls cause: too many at a time, or one that
-// takes too long.
+// takes too long or has too long an answer.
 func limited(err error) (text string, ok bool) {
 	switch {
 	case errors.Is(err, node.ErrUnsure):
@@ -263,6 +292,8 @@ func limited(err error) (text string, ok bool) {
 		return "too many calls to the upstream node are in progress; try again in a moment", true
 	case errors.Is(err, node.ErrSlow):
 		return "the call takes longer than this service waits for it; ask for less", true
+	case errors.Is(err, node.ErrTooLong):
+		return "the answer is longer than this service passes on; ask for less", true
 	}
 	return "", false
 }

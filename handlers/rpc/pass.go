@@ -156,34 +156,31 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 	if len(c.all) > mostCalls {
 		return c, c.refuse("batch too large"), false
 	}
-	for _, one := range c.all {
-		if one.ambiguous {
-			if !c.batch {
-				return c, c.fail(codeInvalid, "the call has more than one method; send one"), false
-			}
-			return c, c.fail(codeInvalid, "the batch is not forwarded: a call has more than one method; send one"), false
-		}
-		if e.passes(one.Method) {
-			continue
-		}
-		if !c.batch {
-			return c, c.fail(codeNoMethod, unknownMethod(one.Method)), false
-		}
-		return c, c.fail(codeInvalid, "the batch is not forwarded: "+unknownMethod(one.Method)), false
+	first := slices.IndexFunc(c.all, func(one ethCall) bool { code, _ := e.refuses(one); return code != 0 })
+	if first < 0 {
+		return c, nil, true
 	}
-	return c, nil, true
+	_, why := e.refuses(c.all[first])
+	return c, c.failEach(func(one ethCall) (code int, message string) {
+		if code, message = e.refuses(one); code == 0 {
+			return codeInvalid, "the batch is not forwarded: " + why
+		}
+		return code, message
+	}), false
 }
 
-// unknownMethod returns a node's error text for a method of a disabled namespace.
-func unknownMethod(method string) string {
+// refuses returns the error of a call that is not forwarded; the code is 0 if it is. The error for a method of a disabled
+// namespace is a node's. A method without a namespace is invalid; the upstream node refuses it.
+func (e Ethereum) refuses(one ethCall) (code int, message string) {
+	if one.ambiguous {
+		return codeInvalid, "the call has more than one method; send one"
+	}
+	namespace, _, found := strings.Cut(one.Method, "_")
+	if e.Namespaces == nil || !found || slices.Contains(e.Namespaces, namespace) {
+		return 0, ""
+	}
 	const most = 128
-	return "the method " + strings.ToValidUTF8(method[:min(len(method), most)], "") + " does not exist/is not available"
-}
-
-// passes reports whether a method is forwarded. A method without a namespace is invalid; the upstream node refuses it.
-func (e Ethereum) passes(method string) bool {
-	namespace, _, found := strings.Cut(method, "_")
-	return e.Namespaces == nil || !found || slices.Contains(e.Namespaces, namespace)
+	return codeNoMethod, "the method " + strings.ToValidUTF8(one.Method[:min(len(one.Method), most)], "") + " does not exist/is not available"
 }
 
 // ethCall has the fields of a call that the service reads.
@@ -264,8 +261,14 @@ func (c calls) refuse(message string) []byte {
 	return first.fail(codeInvalid, message)
 }
 
-// fail returns an error for each call that expects an answer, empty if none does.
+// fail returns the same error for each call that expects an answer, empty if none does.
 func (c calls) fail(code int, message string) []byte {
+	return c.failEach(func(ethCall) (int, string) { return code, message })
+}
+
+// failEach returns an error for each call that expects an answer, empty if none does. why is called with an empty call if
+// there are no calls.
+func (c calls) failEach(why func(one ethCall) (code int, message string)) []byte {
 	type failure struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
@@ -275,17 +278,18 @@ func (c calls) fail(code int, message string) []byte {
 		} `json:"error"`
 	}
 	answers := make([]failure, 0, max(len(c.all), 1))
+	add := func(one ethCall) {
+		answer := failure{Version: "2.0", ID: one.ID}
+		answer.Error.Code, answer.Error.Message = why(one)
+		answers = append(answers, answer)
+	}
 	for _, one := range c.all {
-		if one.ID == nil && one.Method != "" {
-			continue // a notification
+		if one.ID != nil || one.Method == "" { // otherwise it is a notification
+			add(one)
 		}
-		answers = append(answers, failure{Version: "2.0", ID: one.ID})
 	}
 	if len(c.all) == 0 {
-		answers = append(answers, failure{Version: "2.0"})
-	}
-	for i := range answers {
-		answers[i].Error.Code, answers[i].Error.Message = code, message
+		add(ethCall{})
 	}
 	var b []byte
 	switch {

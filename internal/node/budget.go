@@ -302,7 +302,7 @@ func ReadAll(ctx context.Context, r io.Reader, length, limit int64) ([]byte, err
 		b = b[:len(b)+n]
 		end := errors.Is(err, io.EOF)
 		if int64(len(b)) > limit {
-			end, err = false, fmt.Errorf("%w: more than %d bytes", errOversized, limit)
+			end, err = false, fmt.Errorf("%w: more than %d bytes", ErrTooLong, limit)
 		}
 		if end {
 			return b, nil

@@ -177,7 +177,7 @@ func (e *EVM) Blocks(ctx context.Context, from uint64, n int, traces bool) ([]EV
 	})
 	switch {
 	case err == nil:
-	case n == 1 && ctx.Err() == nil && (errors.Is(err, errOversized) || RefusesBatch(err) || traces && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrUnavailable))):
+	case n == 1 && ctx.Err() == nil && (errors.Is(err, ErrTooLong) || RefusesBatch(err) || traces && (errors.Is(err, ErrMalformed) || errors.Is(err, ErrUnavailable))):
 		return e.large(ctx, from, traces, err)
 	default:
 		return nil, err
@@ -245,7 +245,7 @@ func (e *EVM) large(ctx context.Context, height uint64, traces bool, cause error
 	answers := make([]outcome, 0, len(calls))
 	for i := range calls {
 		one, err := e.client.batch(ctx, e.path, calls[i:i+1], nil)
-		if calls[i].method == receiptsMethod && (errors.Is(err, errOversized) || err == nil && one[0].tooLarge()) {
+		if calls[i].method == receiptsMethod && (errors.Is(err, ErrTooLong) || err == nil && one[0].tooLarge()) {
 			receipts, err := e.receiptsSingly(ctx, height, answers[0].result)
 			if err != nil {
 				return nil, err
@@ -343,9 +343,9 @@ func (e *EVM) someReceipts(ctx context.Context, height uint64, hashes []string) 
 		return nil
 	})
 	switch {
-	case several && (errors.Is(err, errOversized) || RefusesBatch(err)):
+	case several && (errors.Is(err, ErrTooLong) || RefusesBatch(err)):
 		return nil, nil
-	case errors.Is(err, errOversized):
+	case errors.Is(err, ErrTooLong):
 		return nil, fmt.Errorf("the receipt of transaction %.66s in block %d has more than %d bytes, the limit for one receipt",
 			hashes[0], height, limit)
 	case err != nil:
@@ -692,7 +692,7 @@ func (e *EVM) someCalls(ctx context.Context, calls []EVMCall, some []int, at str
 	})
 	var refused *RPCError
 	switch {
-	case errors.Is(err, errOversized), errors.As(err, &refused) && refused.Code == tooLarge, len(some) > 1 && RefusesBatch(err):
+	case errors.Is(err, ErrTooLong), errors.As(err, &refused) && refused.Code == tooLarge, len(some) > 1 && RefusesBatch(err):
 		return slices.Clone(some), nil
 	case err != nil:
 		return nil, err

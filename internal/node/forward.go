@@ -105,7 +105,7 @@ func (c *Client) forwardOnce(ctx context.Context, path string, body []byte, hedg
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, ctx.Err())
 			}
-			if errors.Is(r.err, errOversized) || errors.Is(r.err, ErrNoRoom) {
+			if errors.Is(r.err, ErrTooLong) || errors.Is(r.err, ErrNoRoom) {
 				return nil, fmt.Errorf("forwarding to %s: %w", path, r.err) // another node's response is as long
 			}
 			if once && r.taken {

@@ -321,9 +321,9 @@ type malformedError struct{ error }
 
 func (e malformedError) Unwrap() error { return e.error }
 
-// errOversized is the ErrMalformed of a response that exceeds the limit. A smaller request
+// ErrTooLong is the ErrMalformed of a response that exceeds the limit. A smaller request
 // may succeed.
-var errOversized = fmt.Errorf("%w: it is too long", ErrMalformed)
+var ErrTooLong = fmt.Errorf("%w: it is too long", ErrMalformed)
 
 // conclude returns the error of a call that no endpoint answered. Only its kind can be
 // tested with errors.Is; the failures of endpoints are text.
@@ -340,8 +340,8 @@ func conclude(method string, failures []error) error {
 			absent = ErrPruned
 		case errors.Is(err, ErrBeyondTip):
 			absent = cmp.Or(absent, ErrBeyondTip)
-		case errors.Is(err, errOversized):
-			kind = errOversized
+		case errors.Is(err, ErrTooLong):
+			kind = ErrTooLong
 		case errors.As(err, &bad):
 			kind = ErrMalformed
 		case kind == nil:
@@ -475,7 +475,7 @@ func (c *Client) exchange(ctx context.Context, e *endpoint, x exchange) error {
 // endpoint's failure only if it has answered nothing else since: a client may choose a call that takes long.
 func (c *Client) settle(ctx context.Context, e *endpoint, what string, timeout time.Duration, began time.Time, err error) error {
 	switch {
-	case errors.Is(err, errOversized), errors.Is(err, ErrNoRoom):
+	case errors.Is(err, ErrTooLong), errors.Is(err, ErrNoRoom):
 		e.works(c.log) // the caller must ask for less
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, ctx.Err())
@@ -532,7 +532,7 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 	}
 	content := buffer.Bytes()
 	if int64(len(content)) > x.limit {
-		return malformedError{fmt.Errorf("%w: more than %d bytes", errOversized, x.limit)}
+		return malformedError{fmt.Errorf("%w: more than %d bytes", ErrTooLong, x.limit)}
 	}
 	if err := e.checkStatus(x.method, answer, content); err != nil {
 		return err

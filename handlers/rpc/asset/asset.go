@@ -3,6 +3,7 @@ package asset
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -37,27 +38,37 @@ type Assets interface {
 	Assets(ctx context.Context, assetIDs []ids.ID) ([]*own.Asset, error)
 }
 
+// Options are the parts of a Service. Its Content is set by New.
+type Options struct {
+	Chain  chain.Options
+	Assets Assets
+	// Aliases maps aliases of the chain's assets to IDs.
+	Aliases map[string]ids.ID
+	// Upstream reports transactions that are not accepted yet; nil if there are no nodes. Path is the chain's.
+	Upstream rpc.Upstream
+	Path     string
+}
+
 // Service implements the methods. It is safe for concurrent use.
 type Service struct {
+	options Options
 	chain   *chain.Chain
 	content *content
-	assets  Assets
-	aliases map[string]ids.ID
 	names   map[ids.ID]string
 }
 
-// New returns the service of a chain. It sets the Content of o. Aliases maps aliases of the chain's assets to IDs.
-func New(o chain.Options, assets Assets, aliases map[string]ids.ID) (*Service, error) {
+// New returns the service of a chain.
+func New(o Options) (*Service, error) {
 	content, err := newContent()
 	if err != nil {
 		return nil, err
 	}
-	o.Content = content
-	s := &Service{content: content, assets: assets, aliases: aliases, names: make(map[ids.ID]string, len(aliases))}
-	for alias, id := range aliases {
+	o.Chain.Content = content
+	s := &Service{options: o, content: content, names: make(map[ids.ID]string, len(o.Aliases))}
+	for alias, id := range o.Aliases {
 		s.names[id] = alias
 	}
-	s.chain = chain.New(o)
+	s.chain = chain.New(o.Chain)
 	content.context = s.chain.Context
 	return s, nil
 }
@@ -99,12 +110,35 @@ func (s *Service) GetTx(r *http.Request, args *api.GetTxArgs, reply *rpc.Raw) er
 	return s.chain.Tx(r.Context(), args, reply)
 }
 
-// GetTxStatus is avm.getTxStatus.
+// GetTxStatus is avm.getTxStatus. Nodes report transactions that an index that is behind lacks. One that they report as
+// accepted is still reported as processing until it is indexed, so that its outputs are there once it is accepted.
 func (s *Service) GetTxStatus(r *http.Request, args *api.JSONTxID, reply *avm.GetTxStatusReply) error {
 	if args.TxID == ids.Empty {
 		return errNoTxID
 	}
-	known, err := s.chain.Known(r.Context(), args.TxID)
+	ctx := r.Context()
+	known, err := s.chain.Known(ctx, args.TxID)
+	if errors.Is(err, rpc.ErrForward) && s.options.Upstream != nil {
+		const method = "avm.getTxStatus"
+		result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, fmt.Appendf(nil, `{"txID":%q}`, args.TxID))
+		if err == nil {
+			err = json.Unmarshal(result, reply)
+		}
+		if err != nil {
+			return rpc.Unanswered(s.chain.Log, method, err)
+		}
+		if reply.Status != choices.Accepted {
+			return nil
+		}
+		reply.Status = choices.Processing
+		if known, err = s.chain.Known(ctx, args.TxID); known {
+			reply.Status = choices.Accepted
+		}
+		if errors.Is(err, rpc.ErrForward) {
+			err = nil
+		}
+		return err
+	}
 	reply.Status = choices.Unknown
 	if known {
 		reply.Status = choices.Accepted
@@ -114,7 +148,7 @@ func (s *Service) GetTxStatus(r *http.Request, args *api.JSONTxID, reply *avm.Ge
 
 // asset returns the ID of an asset, by its ID or an alias.
 func (s *Service) asset(name string) (ids.ID, error) {
-	if id, ok := s.aliases[name]; ok {
+	if id, ok := s.options.Aliases[name]; ok {
 		return id, nil
 	}
 	id, err := ids.FromString(name)
@@ -132,7 +166,7 @@ func (s *Service) GetAssetDescription(r *http.Request, args *avm.GetAssetDescrip
 		return err
 	}
 	behind := s.chain.Behind()
-	found, err := s.assets.Assets(ctx, []ids.ID{id})
+	found, err := s.options.Assets.Assets(ctx, []ids.ID{id})
 	switch {
 	case err != nil:
 		return s.chain.Failed(ctx, err)

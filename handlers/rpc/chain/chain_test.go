@@ -166,7 +166,7 @@ func (w *world) serve(t testing.TB) {
 		Chain: p, AVAXAssetID: w.genesis.AVAXAssetID, Subnets: w.chains.Subnets, Upstream: w.upstream, Path: "/ext/bc/P",
 		Follows: func(id ids.ID) bool { return id == w.genesis.XChainID || id == w.genesis.CChainID },
 	})
-	assets, err := asset.New(x, w.chains.Ledger, w.genesis.Aliases)
+	assets, err := asset.New(asset.Options{Chain: x, Assets: w.chains.Ledger, Aliases: w.genesis.Aliases, Upstream: w.upstream, Path: "/ext/bc/X"})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	w.handlers = make(map[string]http.Handler)
@@ -771,6 +771,18 @@ func TestErrors(t *testing.T) {
 	require.Contains(t, string(raw), `"balance":"0"`)
 }
 
+// TestStatusOfANewBlockchain asks nodes about a blockchain that an index that is behind lacks.
+func TestStatusOfANewBlockchain(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	w.upstream.set(func(string) string { return `{"jsonrpc":"2.0","result":{"status":"Preferred"},"id":"a"}` })
+	for stalled, want := range map[bool]string{false: `{"status":"Unknown"}`, true: `{"status":"Preferred"}`} {
+		w.stalled.Store(stalled)
+		raw, failure := w.call(t, "platform.getBlockchainStatus", `{"blockchainID":"`+ids.ID{1}.String()+`"}`)
+		require.Empty(t, failure)
+		require.JSONEq(t, want, string(raw))
+	}
+}
+
 func TestWhatOnlyNodesKnow(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	asked := atomic.Int64{}
@@ -844,12 +856,19 @@ func TestWhatOnlyNodesKnow(t *testing.T) {
 	w.stalled.Store(true)
 	for method, params := range map[string]string{
 		"avm.getBlock": `{"blockID":"` + id.String() + `"}`, "avm.getBlockByHeight": `{"height":"1000"}`, "avm.getTx": `{"txID":"` + id.String() + `"}`,
-		"platform.getBlock": `{"blockID":"` + id.String() + `"}`, "platform.getTx": `{"txID":"` + id.String() + `"}`, "avm.getTxStatus": `{"txID":"` + id.String() + `"}`,
+		"platform.getBlock": `{"blockID":"` + id.String() + `"}`, "platform.getTx": `{"txID":"` + id.String() + `"}`,
 		"avm.getAssetDescription": `{"assetID":"` + id.String() + `"}`,
 	} {
 		raw, _ = w.call(t, method, params)
 		require.Equal(t, `"from upstream"`, string(raw), method)
 	}
+	for said, want := range map[string]string{"Processing": "Processing", "Accepted": "Processing", "Unknown": "Unknown"} {
+		w.upstream.set(func(string) string { return `{"jsonrpc":"2.0","result":{"status":"` + said + `"},"id":1}` })
+		raw, failure := w.call(t, "avm.getTxStatus", `{"txID":"`+id.String()+`"}`)
+		require.Empty(t, failure)
+		require.JSONEq(t, `{"status":"`+want+`"}`, string(raw), "its outputs are not indexed")
+	}
+	w.upstream.set(func(string) string { return `{"jsonrpc":"2.0","result":"from upstream","id":"a"}` })
 	// And what the record has lost.
 	require.NoError(t, w.rows.Close())
 	for _, method := range []string{"avm.getBlockByHeight", "platform.getBlockchains", "avm.getBlock", "platform.getBlock"} {

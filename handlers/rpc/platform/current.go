@@ -1,13 +1,11 @@
 package platform
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -100,7 +98,7 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		ctx, cancel := context.WithTimeout(shared, answerTimeout)
 		defer cancel()
 		a := &answer{height: height, at: time.Now()}
-		if a.result, a.err = call(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(rpc.RefusalError)) {
+		if a.result, a.err = rpc.Ask(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(rpc.RefusalError)) {
 			c.answers.Set(question, a)
 		}
 		return a, a.err
@@ -114,34 +112,4 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		}
 		return r.Val.(*answer), nil //nolint:forcetypeassert // asking returns only this type
 	}
-}
-
-// call asks upstream nodes and returns the result unchanged. A node's own error is an
-// rpc.RefusalError.
-func call(ctx context.Context, upstream rpc.Upstream, path, method string, params []byte) ([]byte, error) {
-	if upstream == nil {
-		return nil, errors.New("there is no node")
-	}
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
-	got, err := upstream.Forward(ctx, path, body, true)
-	if err != nil {
-		return nil, err
-	}
-	var reply struct {
-		Result json.RawMessage `json:"result"`
-		Error  *struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if err := json.Unmarshal(got.Body, &reply); err != nil || got.Status != http.StatusOK {
-		return nil, fmt.Errorf("an answer of %d bytes with status %d", len(got.Body), got.Status)
-	}
-	if reply.Error != nil {
-		return nil, rpc.RefusalError(reply.Error.Message)
-	}
-	if reply.Result == nil {
-		return nil, errors.New("an answer without a result")
-	}
-	// Clone, so that the whole reply can be freed.
-	return bytes.Clone(reply.Result), nil
 }

@@ -123,7 +123,7 @@ func (s *Service) GetTxStatus(r *http.Request, args *platformvm.GetTxStatusArgs,
 		return err
 	}
 	const method = "platform.getTxStatus"
-	result, err := call(ctx, s.options.Upstream, s.options.Path, method, params)
+	result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, params)
 	if err == nil {
 		err = json.Unmarshal(result, reply)
 	}
@@ -242,6 +242,7 @@ func (s *Service) GetBlockchainStatus(r *http.Request, args *platformvm.GetBlock
 		reply.Status = status.Syncing
 		return nil
 	}
+	behind := s.chain.Behind() // before the list is read
 	all, err := s.list(r.Context())
 	if err != nil {
 		return err
@@ -249,6 +250,8 @@ func (s *Service) GetBlockchainStatus(r *http.Request, args *platformvm.GetBlock
 	reply.Status = status.UnknownChain
 	if _, ok := all.known[id]; ok {
 		reply.Status = status.Created
+	} else if behind {
+		return rpc.ErrForward
 	}
 	return nil
 }

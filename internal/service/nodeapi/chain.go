@@ -72,7 +72,7 @@ func (a *API) withIndex(onPlatform, onAsset rpc.Endpoint) (rpc.Endpoint, rpc.End
 			return id == g.XChainID || id == g.CChainID || a.network.Follows(id)
 		},
 	})
-	assets, err := asset.New(x, chains.Ledger, g.Aliases)
+	assets, err := asset.New(asset.Options{Chain: x, Assets: chains.Ledger, Aliases: g.Aliases, Upstream: a.network.Node, Path: assetPath})
 	if err != nil {
 		return onPlatform, onAsset, err
 	}

@@ -27,7 +27,7 @@ import (
 func addInfo(a *API) error {
 	n := a.network
 	reported := &nodeReport{client: n.Node, networkID: n.ID}
-	a.during(reported.ask)
+	a.during(reported.follow)
 	weights := &weights{client: n.Node, resolver: n.Resolver}
 	public, operator := info.New(info.Options{
 		NetworkID: n.ID, Aliases: a.aliases, Bootstrapped: a.bootstrapped,
@@ -77,7 +77,7 @@ func (a *API) status(id ids.ID) (status index.Status, ok bool) {
 	return status, ok
 }
 
-// nodeReport holds values that an upstream node reports once.
+// nodeReport holds values that change only when an upstream node is updated.
 type nodeReport struct {
 	client    *node.Client
 	networkID uint32
@@ -86,25 +86,36 @@ type nodeReport struct {
 	evm      atomic.Pointer[string]
 }
 
-// ask asks until an upstream node answers or ctx ends.
-func (t *nodeReport) ask(ctx context.Context) {
-	_ = askAgain.Do(ctx, func() error { // fails only when ctx ends
-		var schedule json.RawMessage
-		if err := t.client.Call(ctx, "/ext/info", "info.upgrades", struct{}{}, &schedule); err != nil {
-			return err
+// reportAge is how old the values of a nodeReport get.
+const reportAge = 10 * time.Minute
+
+// follow asks upstream nodes until ctx ends.
+func (t *nodeReport) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = askAgain.Do(ctx, func() error { return t.ask(ctx) }, nil) // fails only when ctx ends
+		select {
+		case <-ctx.Done():
+		case <-time.After(reportAge):
 		}
-		t.schedule.Store(&schedule)
-		var versions avainfo.GetNodeVersionReply
-		if err := t.client.Call(ctx, "/ext/info", "info.getNodeVersion", struct{}{}, &versions); err != nil {
-			return err
-		}
-		evm, ok := versions.VMVersions["evm"]
-		if !ok {
-			return errors.New("the node does not report the version of its EVM")
-		}
-		t.evm.Store(&evm)
-		return nil
-	}, nil)
+	}
+}
+
+func (t *nodeReport) ask(ctx context.Context) error {
+	var schedule json.RawMessage
+	if err := t.client.Call(ctx, "/ext/info", "info.upgrades", struct{}{}, &schedule); err != nil {
+		return err
+	}
+	t.schedule.Store(&schedule)
+	var versions avainfo.GetNodeVersionReply
+	if err := t.client.Call(ctx, "/ext/info", "info.getNodeVersion", struct{}{}, &versions); err != nil {
+		return err
+	}
+	evm, ok := versions.VMVersions["evm"]
+	if !ok {
+		return errors.New("the node does not report the version of its EVM")
+	}
+	t.evm.Store(&evm)
+	return nil
 }
 
 // upgrades returns the upgrades that an upstream node reported, which may be newer than the library's. Before that it
