@@ -500,8 +500,9 @@ func (o *outcome) pruned() bool {
 		return o.result == nil
 	}
 	// A state-synced node has the last blocks before its sync without receipts (avalanchego
-	// graft/coreth internal/ethapi).
-	return o.refused.Code == prunedCode || strings.Contains(o.refused.Message, "receipts length mismatch")
+	// graft/coreth internal/ethapi; of logs, vms/saevm/sae/rpc and libevm eth/filters).
+	return o.refused.Code == prunedCode || strings.Contains(o.refused.Message, "receipts length mismatch") ||
+		strings.Contains(o.refused.Message, "failed to get logs for block")
 }
 
 // untraceable returns an error that makes the Client ask another node, if this node would

@@ -46,7 +46,8 @@ func (c *Client) EVMHeight(ctx context.Context, path string) (uint64, error) {
 // SentMessages returns the messages sent in the blocks from one height through another, in
 // order, and the last of these blocks that the node has executed. Logs of later blocks are
 // missing without an error from the node. Errors are those of Call, ErrBeyondTip if the
-// node has not executed the first block, and ErrPruned.
+// node has not executed the first block, and ErrPruned if no node has the first block or, if
+// it is the only one, its logs.
 func (c *Client) SentMessages(ctx context.Context, path string, from, through uint64) (sent []SentMessage, last uint64, err error) {
 	const method = "eth_getLogs"
 	// One node answers all three calls, in this order (see EVM.Blocks), because nodes are
@@ -54,7 +55,11 @@ func (c *Client) SentMessages(ctx context.Context, path string, from, through ui
 	// either.
 	calls := []invocation{{heightMethod, []any{}}, {blockMethod, []any{hexNumber(from), false}}, {method, []any{sentFilter(from, through)}}}
 	answers, err := c.batch(ctx, path, calls, func(answers []outcome) error {
-		return cmp.Or(askAnotherNode(from, calls[:2], answers[:2]), notOffered(answers[2].refused))
+		about := 2 // answers about the first block
+		if from == through && answers[2].refused != nil {
+			about = 3
+		}
+		return cmp.Or(askAnotherNode(from, calls[:about], answers[:about]), notOffered(answers[2].refused))
 	})
 	if err != nil {
 		return nil, 0, err

@@ -76,6 +76,24 @@ func TestSentMessages(t *testing.T) {
 	height = "0xf"
 	_, _, err = newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
 	require.ErrorIs(t, err, ErrBeyondTip)
+	// A node that was state-synced on the SAE C-Chain has blocks without logs. It says so of the first such block in a range.
+	height = "0x1000"
+	synced := ethereum(t, func(method string, _ []json.RawMessage) string {
+		switch method {
+		case heightMethod:
+			return `"result":"0x1000"`
+		case blockMethod:
+			return `"result":{}`
+		}
+		return `"error":{"code":-32000,"message":"failed to get logs for block #16 (0xab..cd)"}`
+	})
+	_, _, err = newClient(t, synced).SentMessages(t.Context(), CChainRPC, 16, 16)
+	require.ErrorIs(t, err, ErrPruned)
+	_, _, err = newClient(t, synced).SentMessages(t.Context(), CChainRPC, 16, 20)
+	require.NotErrorIs(t, err, ErrPruned, "the block may be another one")
+	require.True(t, RefusesBatch(err), "so that fewer are asked for")
+	_, _, err = newClient(t, synced, url).SentMessages(t.Context(), CChainRPC, 16, 16)
+	require.NoError(t, err, "another node has them")
 	height, block = "0x1000", "null"
 	_, _, err = newClient(t, url).SentMessages(t.Context(), CChainRPC, 16, 20)
 	require.ErrorIs(t, err, ErrPruned)
