@@ -153,27 +153,29 @@ func (l *line[B]) verify(v *verifier) error {
 	fetched, bad := uint64(0), v.verdict.Wrong
 	for at := c.first; at < c.next; {
 		var blocks []index.Block[B]
-		fromNode := at < keptFrom || at >= kept
-		if fromNode {
+		stored := keptFrom <= at && at < kept
+		if stored {
+			blocks, err = l.kept(v, at, kept)
+		} else {
 			blocks, err = l.source.Fetch(v.ctx, at, int(min(c.next-at, 1024)))
 			fetched += uint64(len(blocks))
-		} else {
-			blocks, err = l.kept(v, at, kept)
 		}
-		if err != nil && v.ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
-			if !fromNode {
-				v.wrong("%s-Chain block %d: cannot read the stored block: %v", name, at, err)
+		if stored && err != nil {
+			if err = l.unread(v, at, err); err == nil {
 				at, c.parent = at+1, ids.Empty // the next block has no parent to compare with
 				continue
 			}
-			v.unchecked("%s-Chain blocks %d to %d: not stored, and the node did not return them: %v", name, at, c.next-1, err)
-			break
 		}
-		if err != nil {
+		if err != nil && (v.ctx.Err() != nil || errors.Is(err, store.ErrClosed) || stored && !errors.Is(err, index.ErrVerticesMissing)) {
 			return err
 		}
+		if err != nil {
+			v.unchecked("%s-Chain blocks %d to %d cannot be read: %v", name, at, c.next-1, err)
+			c.next = at
+			break
+		}
 		for i := range blocks {
-			if err := c.block(&blocks[i], at, !fromNode); err != nil {
+			if err := c.block(&blocks[i], at, stored); err != nil {
 				return err
 			}
 			at++
@@ -185,8 +187,10 @@ func (l *line[B]) verify(v *verifier) error {
 			return err
 		}
 	}
-	v.summary("%s-Chain: blocks %d to %d form a chain; %d of them were read from the node, the others from the store: %s",
-		name, c.first, c.next-1, fetched, outcome(v.verdict.Wrong-bad))
+	if c.next > c.first {
+		v.summary("%s-Chain: blocks %d to %d form a chain; %d of them were read from the node, the others from the store: %s",
+			name, c.first, c.next-1, fetched, outcome(v.verdict.Wrong-bad))
+	}
 	return nil
 }
 
@@ -293,6 +297,17 @@ func (l *line[B]) kept(v *verifier, from, until uint64) ([]index.Block[B], error
 	return blocks, nil
 }
 
+// unread reports a stored block that is damaged. It returns errors that have another reason, such as an outage.
+func (l *line[B]) unread(v *verifier, height uint64, err error) error {
+	for _, damage := range []error{store.ErrCorrupt, container.ErrMissing, index.ErrUnreadable} {
+		if errors.Is(err, damage) {
+			v.wrong("%s-Chain block %d: cannot read the stored block: %v", l.chain.Name, height, err)
+			return nil
+		}
+	}
+	return err
+}
+
 // likeNode compares the last stored block with the node's. All other whole blocks follow from it through parent IDs.
 func (l *line[B]) likeNode(v *verifier, height uint64) error {
 	blocks, err := l.source.Fetch(v.ctx, height, 1)
@@ -305,8 +320,7 @@ func (l *line[B]) likeNode(v *verifier, height uint64) error {
 	}
 	own, err := l.kept(v, height, height+1)
 	if err != nil {
-		v.wrong("%s-Chain block %d: cannot read the stored block: %v", l.chain.Name, height, err)
-		return nil
+		return l.unread(v, height, err)
 	}
 	if own[0].ID != blocks[0].ID {
 		v.wrong("%s-Chain block %d: stored is %s, the node has %s", l.chain.Name, height, own[0].ID, blocks[0].ID)

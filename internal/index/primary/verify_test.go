@@ -15,6 +15,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/formatting"
 	"github.com/ava-labs/avalanchego/utils/formatting/address"
 
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
 	"quorate/internal/simnet/history"
@@ -93,27 +94,17 @@ func TestVerify(t *testing.T) {
 		runUntil(t, n, chains, g, s)
 		return s, chains
 	}
-	verify := func(t *testing.T, chains *primary.Network) (wrong []string, verdict primary.Verdict) {
-		verdict, err := chains.Verify(t.Context(), primary.VerifyOptions{Addresses: 60}, func(v primary.Verification) {
-			switch {
-			case v.Wrong != "":
-				wrong = append(wrong, v.Wrong)
-			case v.Unchecked != "":
-				t.Logf("unchecked: %s", v.Unchecked)
-			case v.Summary != "":
-				t.Logf("summary: %s", v.Summary)
-			}
-		})
+	verify := func(t *testing.T, chains *primary.Network) (wrong, unchecked []string) {
+		wrong, unchecked, err := verifyAll(t, chains, 60)
 		require.NoError(t, err)
-		require.Len(t, wrong, verdict.Wrong)
-		return wrong, verdict
+		return wrong, unchecked
 	}
 	for _, keep := range []primary.Keep{primary.KeepNone, primary.KeepNeeded, primary.KeepAll} {
 		t.Run("right, kept "+string(keep), func(t *testing.T) {
 			_, chains := fill(t, keep)
-			wrong, verdict := verify(t, chains)
+			wrong, unchecked := verify(t, chains)
 			require.Empty(t, wrong)
-			require.Zero(t, verdict.Unchecked)
+			require.Empty(t, unchecked)
 		})
 	}
 
@@ -179,17 +170,109 @@ func TestVerify(t *testing.T) {
 		o := options(n.url, client, g, elsewhere)
 		chains, err := primary.New(o)
 		require.NoError(t, err)
-		wrong, verdict := verify(t, chains)
+		wrong, unchecked := verify(t, chains)
 		if len(wrong) == 0 {
-			t.Errorf("got nothing wrong, want the node's blocks to differ (%d unchecked)", verdict.Unchecked)
+			t.Errorf("got nothing wrong, want the node's blocks to differ (unchecked: %q)", unchecked)
 		}
 	})
 
 	// An index behind the node is not compared with it and reports so.
 	t.Run("behind", func(t *testing.T) {
 		require.NoError(t, n.Grow(t.Context(), 20))
-		wrong, verdict := verify(t, chains)
+		wrong, unchecked := verify(t, chains)
 		require.Empty(t, wrong)
-		require.Positive(t, verdict.Unchecked)
+		require.NotEmpty(t, unchecked)
+	})
+}
+
+// verifyAll verifies an index and returns what is reported.
+func verifyAll(t *testing.T, chains *primary.Network, addresses int) (wrong, unchecked []string, err error) {
+	t.Helper()
+	verdict, err := chains.Verify(t.Context(), primary.VerifyOptions{Addresses: addresses}, func(v primary.Verification) {
+		switch {
+		case v.Wrong != "":
+			wrong = append(wrong, v.Wrong)
+		case v.Unchecked != "":
+			unchecked = append(unchecked, v.Unchecked)
+			t.Logf("unchecked: %s", v.Unchecked)
+		case v.Summary != "":
+			t.Logf("summary: %s", v.Summary)
+		}
+	})
+	require.Equal(t, primary.Verdict{Wrong: len(wrong), Unchecked: len(unchecked)}, verdict)
+	return wrong, unchecked, err
+}
+
+// partial is a store that refuses some scans and lacks some rows.
+type partial struct {
+	store.Store
+	refuse func(family store.Family, p []byte) error
+	lacks  func(family store.Family, pk store.PK) bool
+}
+
+func (s *partial) Scan(ctx context.Context, family store.Family, p, lo, hi []byte, dir store.Direction, limit int) ([]store.Row, error) {
+	if s.refuse != nil {
+		if err := s.refuse(family, p); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Scan(ctx, family, p, lo, hi, dir, limit)
+}
+
+func (s *partial) Get(ctx context.Context, family store.Family, keys []store.PK) ([][]byte, error) {
+	values, err := s.Store.Get(ctx, family, keys)
+	for i := range values {
+		if s.lacks != nil && s.lacks(family, keys[i]) {
+			values[i] = nil
+		}
+	}
+	return values, err
+}
+
+// TestVerifyWithoutAnswers requires that what cannot be read for now does not count as damage.
+//
+//test:plain
+func TestVerifyWithoutAnswers(t *testing.T) {
+	n := newTestNode(t, 6, 300)
+	require.NoError(t, n.Grow(t.Context(), 300))
+	s := &partial{Store: store.NewMemory()}
+	defer s.Close()
+	client, g := connect(t, n.url)
+	o := options(n.url, client, g, s)
+	o.Keep = primary.KeepAll
+	chains, err := primary.New(o)
+	require.NoError(t, err)
+	runUntil(t, n, chains, g, s)
+
+	for last := range 2 { // then the scan of the comparison with the node
+		t.Run(fmt.Sprintf("the store is away after %d scans", last), func(t *testing.T) {
+			scans := 0
+			s.refuse = func(family store.Family, _ []byte) error {
+				if family != store.FamilyContainer {
+					return nil
+				}
+				if scans++; scans > last {
+					return store.ErrUnavailable
+				}
+				return nil
+			}
+			defer func() { s.refuse = nil }()
+			wrong, _, err := verifyAll(t, chains, 0)
+			require.ErrorIs(t, err, store.ErrUnavailable)
+			require.Empty(t, wrong)
+		})
+	}
+
+	t.Run("vertices are missing", func(t *testing.T) {
+		s.lacks = func(family store.Family, pk store.PK) bool {
+			return family == store.FamilyCursor && strings.HasPrefix(string(pk.P), "vertices/")
+		}
+		defer func() { s.lacks = nil }()
+		chains, err := primary.New(o) // has no cached totals
+		require.NoError(t, err)
+		wrong, unchecked, err := verifyAll(t, chains, 0)
+		require.NoError(t, err)
+		require.Empty(t, wrong)
+		require.Contains(t, strings.Join(unchecked, "\n"), index.ErrVerticesMissing.Error())
 	})
 }
