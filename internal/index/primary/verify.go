@@ -17,6 +17,7 @@ import (
 	"quorate/internal/index/container"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/lookup"
+	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
@@ -87,7 +88,7 @@ func (v *verifier) progress(what string, done, total uint64) {
 // Verify verifies the index: blocks form a chain up to the node's block (stored blocks where they exist, else the
 // node's), outputs and balances agree with one another, and the outputs and balances of some addresses equal the node's
 // at the same tip. It only reads and may run beside Run. It calls report sequentially with each event and finally with
-// the verdict. Errors come from the store or the context.
+// the verdict. Errors come from the store, the context or, if stored blocks cannot be decoded without it, the node.
 func (n *Network) Verify(ctx context.Context, o VerifyOptions, report func(Verification)) (Verdict, error) {
 	v := &verifier{Network: n, ctx: ctx, report: report}
 	for _, chain := range n.chains {
@@ -361,26 +362,23 @@ func (v *verifier) ledger(o VerifyOptions) error {
 // arrived checks again outputs whose arrival was indexed before their export, once both chains are indexed up to their
 // tips.
 func (v *verifier) arrived(outputs []ids.ID) error {
-	var last error
-	for attempt := 0; len(outputs) > 0 && attempt < attempts; attempt++ {
-		if _, last = v.heights(); last == nil {
-			found, err := v.Ledger.Outputs(v.ctx, outputs)
-			if err != nil {
-				return err
-			}
-			for i, o := range found {
-				if o == nil {
-					v.wrong("output %s was consumed and is not indexed", outputs[i])
-				}
-			}
-			return nil
-		}
-		if err := v.pause(); err != nil {
-			return err
-		}
+	if len(outputs) == 0 {
+		return nil
 	}
-	if len(outputs) > 0 {
-		v.unchecked("%d outputs were consumed and are not indexed: %v", len(outputs), last)
+	if _, err := v.sameHeights(); v.ctx.Err() != nil {
+		return v.ctx.Err()
+	} else if err != nil {
+		v.unchecked("%d outputs were consumed and are not indexed: %v", len(outputs), err)
+		return nil
+	}
+	found, err := v.Ledger.Outputs(v.ctx, outputs)
+	if err != nil {
+		return err
+	}
+	for i, o := range found {
+		if o == nil {
+			v.wrong("output %s was consumed and is not indexed", outputs[i])
+		}
 	}
 	return nil
 }
@@ -416,57 +414,107 @@ const (
 	// block during a comparison.
 	attempts = 20
 	// betweenAttempts is the pause between two attempts.
-	betweenAttempts = 100 * time.Millisecond
+	betweenAttempts = 200 * time.Millisecond
+	// confirmations is the number of comparisons that must find a difference. The node's URL may stand for several
+	// nodes, and one that is behind may answer a part of a comparison.
+	confirmations = 3
 )
+
+// errApart means that node and index were not at the same block during all attempts.
+var errApart = errors.New("node and index cannot be compared")
 
 // addresses compares the outputs and balances of addresses with the node's.
 func (v *verifier) addresses(all []ids.ShortID) error {
-	checked, outputs, bad := 0, 0, v.verdict.Wrong
+	checked, unchecked, outputs, bad := 0, 0, 0, v.verdict.Wrong
+	var last error
 	for i, address := range all {
-		var last error
-		same := false
-		for attempt := 0; attempt < attempts && !same; attempt++ {
-			if attempt > 0 {
-				if err := v.pause(); err != nil {
-					return err
-				}
-			}
-			before, err := v.heights()
-			if err != nil {
-				last = err
-				continue
-			}
-			var differences []string
-			n, err := v.compare(address, func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) })
-			if err != nil {
-				last = err
-				continue
-			}
-			if after, err := v.heights(); err != nil || after != before {
-				last = errors.Join(err, errors.New("new blocks were accepted during the comparison"))
-				continue
-			}
-			same = true
-			checked++
-			outputs += n
-			for _, d := range differences {
-				v.wrong("%s", d)
-			}
-		}
+		n, differences, err := v.differences(address)
 		if v.ctx.Err() != nil {
 			return v.ctx.Err()
 		}
-		if !same {
-			v.unchecked("balances of %d of %d addresses: %v", len(all)-i, len(all), last)
+		if errors.Is(err, errApart) {
+			unchecked, last = unchecked+len(all)-i, err
 			break
 		}
+		if err != nil {
+			unchecked, last = unchecked+1, fmt.Errorf("address %s: %w", address, err)
+		} else {
+			checked++
+			outputs += n
+		}
+		for _, d := range differences {
+			v.wrong("%s", d)
+		}
 		v.progress("addresses", uint64(i+1), uint64(len(all)))
+	}
+	if unchecked > 0 {
+		v.unchecked("balances of %d of %d addresses: %v", unchecked, len(all), last)
 	}
 	if checked == 0 {
 		return nil
 	}
 	v.summary("%d addresses have the same %d outputs and the same balances as on the node: %s", checked, outputs, outcome(v.verdict.Wrong-bad))
 	return nil
+}
+
+// differences compares an address with the node until one comparison finds no difference, or several find the same
+// ones. It returns the number of outputs. The error says why the address could not be compared; it is errApart if no
+// address can.
+func (v *verifier) differences(address ids.ShortID) (n int, differences []string, err error) {
+	found := make(map[string]int) // number of comparisons by difference
+	for attempt := range attempts {
+		if attempt > 0 {
+			if err := v.pause(); err != nil {
+				return 0, nil, err
+			}
+		}
+		before, apart := v.sameHeights()
+		if apart != nil {
+			return 0, nil, apart
+		}
+		differences = nil
+		n, err = v.compare(address, func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) })
+		var refused *node.RPCError
+		if errors.Is(err, node.ErrMalformed) || errors.As(err, &refused) {
+			return 0, nil, err // the answer stays the same
+		}
+		if err != nil {
+			continue
+		}
+		after, failure := v.heights()
+		switch {
+		case failure != nil || after != before:
+			err = errors.Join(failure, errors.New("new blocks were accepted during the comparison"))
+			continue
+		case len(differences) == 0:
+			return n, nil, nil
+		}
+		for _, d := range differences {
+			found[d]++
+		}
+		differences = slices.DeleteFunc(differences, func(d string) bool { return found[d] < confirmations })
+		if len(differences) > 0 {
+			return n, differences, nil
+		}
+		err = errors.New("each comparison finds other differences")
+	}
+	return 0, nil, err
+}
+
+// sameHeights returns the heights of the three chains once node and index agree on them. It makes some attempts and then
+// returns errApart.
+func (v *verifier) sameHeights() (at [3]uint64, err error) {
+	for attempt := range attempts {
+		if attempt > 0 {
+			if err := v.pause(); err != nil {
+				return at, err
+			}
+		}
+		if at, err = v.heights(); err == nil {
+			return at, nil
+		}
+	}
+	return at, fmt.Errorf("%w: %w", errApart, err)
 }
 
 // heights returns the heights of the three chains if node and index agree on them.

@@ -18,6 +18,7 @@ import (
 	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/primary"
+	"quorate/internal/node"
 	"quorate/internal/simnet/history"
 	"quorate/internal/store"
 )
@@ -275,4 +276,102 @@ func TestVerifyWithoutAnswers(t *testing.T) {
 		require.Empty(t, wrong)
 		require.Contains(t, strings.Join(unchecked, "\n"), index.ErrVerticesMissing.Error())
 	})
+}
+
+// fickle is a node whose lists of outputs change.
+type fickle struct {
+	primary.Node
+	change func(chain, source string, owner ids.ShortID, utxos [][]byte) ([][]byte, error)
+}
+
+func (f *fickle) UTXOs(ctx context.Context, chain, source, hrp string, owner ids.ShortID) ([][]byte, error) {
+	utxos, err := f.Node.UTXOs(ctx, chain, source, hrp, owner)
+	if err != nil {
+		return nil, err
+	}
+	return f.change(chain, source, owner, utxos)
+}
+
+// TestVerifyAddresses compares addresses with a node whose answers are incomplete.
+//
+//test:plain
+func TestVerifyAddresses(t *testing.T) {
+	n := newTestNode(t, 7, 300)
+	require.NoError(t, n.Grow(t.Context(), 300))
+	s := store.NewMemory()
+	defer s.Close()
+	client, g := connect(t, n.url)
+	answers := &fickle{Node: client}
+	o := options(n.url, client, g, s)
+	o.Node = answers
+	chains, err := primary.New(o)
+	require.NoError(t, err)
+	runUntil(t, n, chains, g, s)
+	n.right = ledger.New(s, networkID)
+
+	const addresses = 10
+	for _, test := range []struct {
+		name string
+		// short reports whether the node's nth list for one address lacks an output.
+		short            func(n int) bool
+		wrong, unchecked int
+	}{
+		{"a node that was behind", func(n int) bool { return n == 1 }, 0, 0},
+		{"a node that was behind twice", func(n int) bool { return n <= 2 }, 0, 0},
+		{"an output that is missing", func(int) bool { return true }, 2, 0}, // output and balance
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var owner ids.ShortID
+			lists := 0
+			answers.change = func(chain, source string, of ids.ShortID, utxos [][]byte) ([][]byte, error) {
+				if owner == ids.ShortEmpty && len(utxos) > 0 {
+					owner = of
+				}
+				if of != owner || chain != "P" || source != "P" {
+					return utxos, nil
+				}
+				require.NotEmpty(t, utxos)
+				if lists++; test.short(lists) {
+					return utxos[1:], nil
+				}
+				return utxos, nil
+			}
+			wrong, unchecked, err := verifyAll(t, chains, addresses)
+			require.NoError(t, err)
+			require.Len(t, wrong, test.wrong)
+			require.Len(t, unchecked, test.unchecked)
+		})
+	}
+
+	// An address that cannot be compared leaves the others to compare.
+	for name, test := range map[string]struct {
+		failure error
+		calls   int
+	}{
+		"too many outputs": {fmt.Errorf("%w: more than 65536 outputs", node.ErrMalformed), 1},
+		"refused":          {&node.RPCError{Method: "avm.getUTXOs", Code: -32000, Message: "too many"}, 1},
+		"not reached":      {node.ErrUnavailable, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first ids.ShortID
+			asked, calls := make(map[ids.ShortID]bool), 0
+			answers.change = func(_, _ string, of ids.ShortID, utxos [][]byte) ([][]byte, error) {
+				if len(asked) == 0 {
+					first = of
+				}
+				if asked[of] = true; of == first {
+					calls++
+					return nil, test.failure
+				}
+				return utxos, nil
+			}
+			wrong, unchecked, err := verifyAll(t, chains, addresses)
+			require.NoError(t, err)
+			require.Empty(t, wrong)
+			require.Len(t, unchecked, 1)
+			require.Contains(t, unchecked[0], fmt.Sprintf("balances of 1 of %d addresses: address %s: ", addresses, first))
+			require.Len(t, asked, addresses)
+			require.Equal(t, test.calls, calls)
+		})
+	}
 }
