@@ -91,6 +91,14 @@ type audit struct {
 
 func (a *audit) wrong(format string, args ...any) { a.options.Wrong(fmt.Sprintf(format, args...)) }
 
+func (a *audit) missing(id ids.ID, list store.Family) {
+	a.wrong("output %s is missing from list %s", id, list)
+}
+
+func (a *audit) different(id ids.ID, list store.Family) {
+	a.wrong("output %s: list %s has different data", id, list)
+}
+
 // networksOf returns the networks with a ledger in the store.
 func networksOf(ctx context.Context, r store.Reader) (all []uint32, err error) {
 	for one, err := range store.Rows(ctx, r, store.FamilyClock) {
@@ -242,16 +250,19 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 			case want == nil && got != nil:
 				a.wrong("output %s must not be in list %s", o.id, family)
 			case want != nil && got == nil:
-				a.wrong("output %s is missing from list %s", o.id, family)
+				a.missing(o.id, family)
 			case !bytes.Equal(want, got):
-				a.wrong("output %s: list %s has different data", o.id, family)
+				a.different(o.id, family)
 			}
 		}
 		if unmatched[o.id] {
 			o.spent = nil
 		}
 	}
-	return a.owned(ctx, listed)
+	if err := a.owned(ctx, listed); err != nil {
+		return err
+	}
+	return a.paths(ctx, listed)
 }
 
 // owned compares outputs with the lists of their owners.
@@ -273,10 +284,71 @@ func (a *audit) owned(ctx context.Context, listed []*audited) error {
 			case o.spent != nil && got != nil:
 				a.wrong("output %s is in list %s but was consumed", o.id, store.FamilyOwned)
 			case o.spent == nil && got == nil && o.made.Role != chain.Stake: // its period may not have ended
-				a.wrong("output %s is missing from list %s", o.id, store.FamilyOwned)
+				a.missing(o.id, store.FamilyOwned)
 			case got != nil && !bytes.Equal(got, o.made.owned(at)) && !bytes.Equal(got, o.made.Bytes): // earlier builds stored all
-				a.wrong("output %s: list %s has different data", o.id, store.FamilyOwned)
+				a.different(o.id, store.FamilyOwned)
 			}
+		}
+	}
+	return nil
+}
+
+// pathRow is a row that leads from owners to the account of an output.
+type pathRow struct {
+	outputID ids.ID
+	owners   *group
+	pk       store.PK
+	value    []byte
+}
+
+// mostPathRows is the number of rows that are checked together, plus those of one account.
+const mostPathRows = 4096
+
+// paths checks that the owners of outputs lead to their accounts.
+func (a *audit) paths(ctx context.Context, listed []*audited) error {
+	checked := make(map[accountID]struct{})
+	rows := make(map[store.Family][]pathRow)
+	for i, o := range listed {
+		if _, ok := checked[o.account]; !ok {
+			checked[o.account] = struct{}{}
+			account, g, _ := accountOf(o.made.ChainID, &o.made.Output)
+			account.paths(a.networkID, &g, func(family store.Family, pk store.PK, value []byte) {
+				rows[family] = append(rows[family], pathRow{o.id, &g, pk, value})
+			})
+		}
+		if i < len(listed)-1 && len(rows[store.FamilyOwners]) < mostPathRows {
+			continue
+		}
+		for _, family := range []store.Family{store.FamilyAccount, store.FamilyOwners} {
+			if err := a.pathRows(ctx, family, rows[family]); err != nil {
+				return err
+			}
+		}
+		clear(rows)
+	}
+	return nil
+}
+
+func (a *audit) pathRows(ctx context.Context, family store.Family, rows []pathRow) error {
+	keys := make([]store.PK, len(rows))
+	for i := range rows {
+		keys[i] = rows[i].pk
+	}
+	found, err := a.Get(ctx, family, keys)
+	if err != nil {
+		return fmt.Errorf("reading lists of accounts: %w", err)
+	}
+	var copied *group // earlier builds stored many owners for each of them
+	for i := range rows {
+		switch one, got := &rows[i], found[i]; {
+		case got != nil && bytes.Equal(got, one.value):
+		case got != nil && len(one.value) == 0 && bytes.Equal(got, one.owners.bytes()):
+			copied = one.owners
+		case got == nil && len(one.value) > 0 && copied == one.owners:
+		case got == nil:
+			a.wrong("output %s: list %s lacks its account", one.outputID, family)
+		default:
+			a.different(one.outputID, family)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func TestAudit(t *testing.T) {
 
 	for _, family := range []store.Family{
 		store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
-		store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint,
+		store.FamilyAccount, store.FamilyOwners, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint,
 	} {
 		var rows []store.Entry
 		for one, err := range store.Rows(t.Context(), w.store, family) {
