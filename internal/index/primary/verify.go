@@ -158,7 +158,11 @@ func (l *line[B]) verify(v *verifier) error {
 		if stored {
 			blocks, err = l.kept(v, at, kept)
 		} else {
-			blocks, err = l.source.Fetch(v.ctx, at, int(min(c.next-at, 1024)))
+			until := c.next
+			if at < keptFrom {
+				until = min(until, keptFrom)
+			}
+			blocks, err = l.source.Fetch(v.ctx, at, int(min(until-at, 1024)))
 			fetched += uint64(len(blocks))
 		}
 		if stored && err != nil {

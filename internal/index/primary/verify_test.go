@@ -278,6 +278,47 @@ func TestVerifyWithoutAnswers(t *testing.T) {
 	})
 }
 
+// TestVerifyStoredBlocksAfterOthers requires that the first stored blocks are read if earlier ones are not stored.
+//
+//test:plain
+func TestVerifyStoredBlocksAfterOthers(t *testing.T) {
+	n := newTestNode(t, 8, 400)
+	require.NoError(t, n.Grow(t.Context(), 200))
+	s := store.NewMemory()
+	defer s.Close()
+	client, g := connect(t, n.url)
+	o := options(n.url, client, g, s)
+	for _, o.Keep = range []primary.Keep{primary.KeepNone, primary.KeepAll} {
+		chains, err := primary.New(o)
+		require.NoError(t, err)
+		runUntil(t, n, chains, g, s)
+		require.NoError(t, n.Grow(t.Context(), 100))
+	}
+	chains, err := primary.New(o)
+	require.NoError(t, err)
+	from, until, err := index.ContainersUntil(t.Context(), s, networkID, index.CChain)
+	require.NoError(t, err)
+	require.Positive(t, from)
+	require.Greater(t, until, from+2)
+	wrong, _, err := verifyAll(t, chains, 0)
+	require.NoError(t, err)
+	require.Empty(t, wrong)
+
+	var b store.Batch
+	for row, err := range store.Rows(t.Context(), s, store.FamilyContainer) {
+		require.NoError(t, err)
+		if strings.HasPrefix(string(row.P[4:]), index.CChain) {
+			b.Delete(store.FamilyContainer, row.PK)
+			break
+		}
+	}
+	require.NoError(t, s.Commit(t.Context(), &b))
+	wrong, _, err = verifyAll(t, chains, 0)
+	require.NoError(t, err)
+	require.Len(t, wrong, 1)
+	require.Contains(t, wrong[0], fmt.Sprintf("C-Chain block %d: cannot read the stored block", from))
+}
+
 // fickle is a node whose lists of outputs change.
 type fickle struct {
 	primary.Node
