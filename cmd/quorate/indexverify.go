@@ -244,7 +244,9 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 		}
 		names = []string{name}
 	}
-	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
+	place := storage.LocationOf(c)
+	place.ViewAge = longestView
+	return withStore(ctx, place, func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
 		slots, err := index.OpenSlots(ctx, s, index.PrimarySlots, primary.Forms()...)
 		if err != nil {

@@ -43,8 +43,9 @@ type AuditOptions struct {
 	// Addresses is the size of the sample of addresses. Seed selects the sample.
 	Addresses int
 	Seed      ids.ShortID
-	// Progress is called from time to time with the number of checked outputs.
-	Progress func(outputs int)
+	// Progress is called from time to time with the number of checked outputs, and then of checked accounts. It may be
+	// nil.
+	Progress func(what string, checked int)
 	// Wrong is called with each contradiction.
 	Wrong func(what string)
 }
@@ -91,6 +92,12 @@ type audit struct {
 }
 
 func (a *audit) wrong(format string, args ...any) { a.options.Wrong(fmt.Sprintf(format, args...)) }
+
+func (a *audit) progress(what string, checked int) {
+	if a.options.Progress != nil {
+		a.options.Progress(what, checked)
+	}
+}
 
 func (a *audit) missing(id ids.ID, list store.Family) {
 	a.wrong("output %s is missing from list %s", id, list)
@@ -220,9 +227,7 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 			keys[i] = append(keys[i], pk)
 		}
 	}
-	if a.options.Progress != nil {
-		a.options.Progress(a.result.Outputs)
-	}
+	a.progress("outputs", a.result.Outputs)
 	unmatched := make(map[ids.ID]bool)
 	transfers, indexed, err := readTransfers(ctx, a, a.networkID, moving)
 	if err != nil {
@@ -398,6 +403,9 @@ func (a *audit) accounts(ctx context.Context) error {
 		id, ok := least(all...)
 		if err := failed(all...); err != nil || !ok {
 			return err
+		}
+		if a.result.Accounts%auditPage == 0 {
+			a.progress("accounts", a.result.Accounts)
 		}
 		a.result.Accounts++
 		owns, sole, err := a.unspent(ctx, unspent, id)

@@ -87,8 +87,14 @@ func TestAuditOfStrayRows(t *testing.T) {
 	w := newWorld(t, h, store.NewMemory())
 	w.finish()
 	audit := func() (wrong []string) {
-		_, err := ledger.New(w.store, network).Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { wrong = append(wrong, what) }})
+		progress := make(map[string]int)
+		_, err := ledger.New(w.store, network).Audit(t.Context(), ledger.AuditOptions{
+			Progress: func(what string, _ int) { progress[what]++ },
+			Wrong:    func(what string) { wrong = append(wrong, what) },
+		})
 		require.NoError(t, err)
+		require.Positive(t, progress["outputs"])
+		require.Positive(t, progress["accounts"])
 		return wrong
 	}
 	require.Empty(t, audit())

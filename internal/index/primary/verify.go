@@ -338,7 +338,7 @@ func (v *verifier) ledger(o VerifyOptions) error {
 	bad := v.verdict.Wrong
 	audited, err := v.Ledger.Audit(v.ctx, ledger.AuditOptions{
 		AssetID: v.genesis.AVAXAssetID, Addresses: o.Addresses, Seed: o.Seed,
-		Progress: func(n int) { v.progress("outputs", uint64(n), 0) },
+		Progress: func(what string, checked int) { v.progress(what, uint64(checked), 0) },
 		Wrong:    func(what string) { v.wrong("%s", what) },
 	})
 	if err != nil {
