@@ -311,7 +311,7 @@ type pathRow struct {
 	value    []byte
 }
 
-// mostPathRows is the number of rows that are checked together, plus those of one account.
+// mostPathRows limits the rows that are checked together. Those of the last account may exceed it.
 const mostPathRows = 4096
 
 // paths checks that the owners of outputs lead to their accounts.
@@ -339,6 +339,7 @@ func (a *audit) paths(ctx context.Context, listed []*audited) error {
 	return nil
 }
 
+// pathRows reports rows of a list that are missing or different.
 func (a *audit) pathRows(ctx context.Context, family store.Family, rows []pathRow) error {
 	keys := make([]store.PK, len(rows))
 	for i := range rows {
@@ -390,7 +391,7 @@ func (a *audit) accounts(ctx context.Context) error {
 	for i, family := range lists {
 		listed[i] = a.pull(ctx, family, len(accountID{}))
 	}
-	unspent := listed[1]
+	unspent := listed[1] // by amount
 	events := a.pull(ctx, store.FamilyBalanceEvent, len(accountID{})+1)
 	checkpoints := a.pull(ctx, store.FamilyBalanceCheckpoint, len(accountID{})+1)
 	all := slices.Concat(listed[:], []*puller{events, checkpoints})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ava-labs/avalanchego/ids"
+
 	"quorate/internal/index/ledger"
 	"quorate/internal/store"
 )
@@ -157,4 +159,45 @@ func TestAuditWithoutAnswers(t *testing.T) {
 		_, err := ledger.New(&refusing{w.store, family}, network).Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { t.Errorf("family %s: %s", family, what) }})
 		require.ErrorIs(t, err, store.ErrUnavailable, "family %s", family)
 	}
+}
+
+// TestAuditOfManyOwners audits groups of many owners as earlier builds stored them: whole for each owner, without a row of
+// the group.
+func TestAuditOfManyOwners(t *testing.T) {
+	h := newHistory(12, historyOptions{steps: 200, addresses: 4})
+	w := newWorld(t, h, store.NewMemory())
+	w.finish()
+	var all []store.Entry
+	groups := make(map[string][]byte) // by key
+	for one, err := range store.Rows(t.Context(), w.store, store.FamilyOwners) {
+		require.NoError(t, err)
+		all = append(all, one)
+		if len(one.P) == 4+ids.IDLen {
+			groups[string(one.K)] = one.V
+		}
+	}
+	require.NotEmpty(t, groups)
+	var b store.Batch
+	var owner store.PK
+	for _, one := range all {
+		whole, ok := groups[string(one.K)]
+		switch {
+		case ok && len(one.P) == 4+ids.IDLen:
+			b.Delete(store.FamilyOwners, one.PK)
+		case ok:
+			b.Put(store.FamilyOwners, one.PK, whole)
+			owner = one.PK
+		}
+	}
+	require.NoError(t, w.store.Commit(t.Context(), &b))
+	audit := func() (wrong []string) {
+		_, err := ledger.New(w.store, network).Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { wrong = append(wrong, what) }})
+		require.NoError(t, err)
+		return wrong
+	}
+	require.Empty(t, audit())
+	var lost store.Batch
+	lost.Delete(store.FamilyOwners, owner)
+	require.NoError(t, w.store.Commit(t.Context(), &lost))
+	require.NotEmpty(t, audit())
 }

@@ -369,9 +369,11 @@ func (v *verifier) arrived(outputs []ids.ID) error {
 	if len(outputs) == 0 {
 		return nil
 	}
-	if _, err := v.sameHeights(); v.ctx.Err() != nil {
+	_, err := v.sameHeights()
+	if v.ctx.Err() != nil {
 		return v.ctx.Err()
-	} else if err != nil {
+	}
+	if err != nil {
 		v.unchecked("%d outputs were consumed and are not indexed: %v", len(outputs), err)
 		return nil
 	}
@@ -445,9 +447,9 @@ func (v *verifier) addresses(all []ids.ShortID) error {
 		} else {
 			checked++
 			outputs += n
-		}
-		for _, d := range differences {
-			v.wrong("%s", d)
+			for _, d := range differences {
+				v.wrong("%s", d)
+			}
 		}
 		v.progress("addresses", uint64(i+1), uint64(len(all)))
 	}
