@@ -40,8 +40,9 @@ func newIndexVerify() *cobra.Command {
 		Use:   "verify",
 		Short: "Verify the index of the P-, X- and C-Chains",
 		Long: `Verify the index of the P-, X- and C-Chains. The command checks that blocks follow one
-another up to the node's newest block, that outputs, balances and supply agree, and that
-a sample of addresses has the balances that the node reports at the same height.
+another up to a block that the node has, that outputs and balances agree, and that a
+sample of addresses has the balances that the node reports at the same height. It prints
+the supply of each chain, for you to compare.
 
 A running service verifies its own index at its private address while it works. With
 --config, the command reads the store itself; stop the service first. The node moves
@@ -243,7 +244,9 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 		}
 		names = []string{name}
 	}
-	return withStore(ctx, storage.LocationOf(c), func(s store.Store) error {
+	place := storage.LocationOf(c)
+	place.ViewAge = longestView
+	return withStore(ctx, place, func(s store.Store) error {
 		log := slog.New(slog.DiscardHandler)
 		slots, err := index.OpenSlots(ctx, s, index.PrimarySlots, primary.Forms()...)
 		if err != nil {

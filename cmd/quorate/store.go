@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -24,6 +25,9 @@ import (
 	"quorate/internal/store"
 	"quorate/internal/suggest"
 )
+
+// longestView limits how long a command reads from one snapshot of a whole store.
+const longestView = 7 * 24 * time.Hour
 
 func newStore() *cobra.Command {
 	cmd := &cobra.Command{

@@ -22,9 +22,6 @@ import (
 	"quorate/internal/store"
 )
 
-// longestCopy limits how long a copy reads from one snapshot of its source.
-const longestCopy = 7 * 24 * time.Hour
-
 func newStoreCopy() *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
@@ -77,7 +74,7 @@ func placeOf(text string) storage.Location {
 func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (err error) {
 	const inUse = "Stop the service that uses it."
 	from.Memory, to.Memory = config.LeastMemory, config.LeastMemory
-	from.ViewAge, to.Unfinished = longestCopy, true
+	from.ViewAge, to.Unfinished = longestView, true
 	quiet := slog.New(slog.DiscardHandler)
 	if from.URL == "" {
 		if _, err := os.Stat(from.Dir); err != nil {

@@ -197,3 +197,35 @@ func accountOf(chainID ids.ID, o *chain.Output) (account, group, bool) {
 		group: g.id, assetID: o.AssetID, holding: holdingOf(o.Kind),
 	}, g, ok
 }
+
+// paths calls put with the rows that lead from owners to their account, on each chain of the account.
+func (a *account) paths(networkID uint32, g *group, put func(store.Family, store.PK, []byte)) {
+	for _, chainID := range []ids.ID{a.source, a.destination} {
+		put(store.FamilyAccount, store.PK{P: accountList(networkID, chainID, a.group), K: a.listKey(chainID)}, nil)
+		if g.id[0] == groupSeveral {
+			whole := g.bytes()
+			value := whole
+			if len(g.addresses) > manyOwners {
+				value = nil
+			}
+			for _, address := range g.addresses {
+				put(store.FamilyOwners, ownersRow(networkID, chainID, address, g.id[:]), value)
+			}
+			if value == nil {
+				put(store.FamilyOwners, groupRow(networkID, chainID, g.id), whole)
+			}
+		}
+		if !a.atomic() {
+			return
+		}
+	}
+}
+
+func ownersRow(networkID uint32, chainID ids.ID, address ids.ShortID, k []byte) store.PK {
+	return store.PK{P: row.Network(networkID, chainID[:], address[:]), K: k}
+}
+
+// groupRow returns the row of a group with many owners.
+func groupRow(networkID uint32, chainID ids.ID, id groupID) store.PK {
+	return store.PK{P: row.Network(networkID, chainID[:]), K: id[:]}
+}

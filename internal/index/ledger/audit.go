@@ -43,8 +43,9 @@ type AuditOptions struct {
 	// Addresses is the size of the sample of addresses. Seed selects the sample.
 	Addresses int
 	Seed      ids.ShortID
-	// Progress is called from time to time with the number of checked outputs.
-	Progress func(outputs int)
+	// Progress is called from time to time with the number of checked outputs, and then of checked accounts. It may be
+	// nil.
+	Progress func(what string, checked int)
 	// Wrong is called with each contradiction.
 	Wrong func(what string)
 }
@@ -56,9 +57,10 @@ const auditPage = 512
 const mostArrived = 4096
 
 // Audit checks all rows of outputs and balances in one view of the store and reports contradictions: outputs missing
-// from the lists of their accounts, and accounts whose balance differs from the sum of their outputs, now or at a
-// checkpoint. It checks the balances of all networks in the store, because account IDs do not contain the network. The
-// view stays open for minutes with some ten million outputs. Errors come from the store.
+// from the lists of their accounts, lists of outputs that differ, owners who do not lead to their accounts, and accounts
+// whose balance differs from the sum of their outputs, now or at a checkpoint. It checks the balances of all networks in
+// the store, because account IDs do not contain the network. The view stays open for minutes with some ten million
+// outputs. Errors come from the store.
 func (r *Index) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -90,6 +92,24 @@ type audit struct {
 }
 
 func (a *audit) wrong(format string, args ...any) { a.options.Wrong(fmt.Sprintf(format, args...)) }
+
+func (a *audit) progress(what string, checked int) {
+	if a.options.Progress != nil {
+		a.options.Progress(what, checked)
+	}
+}
+
+func (a *audit) missing(id ids.ID, list store.Family) {
+	a.wrong("output %s is missing from list %s", id, list)
+}
+
+func (a *audit) different(id ids.ID, list store.Family) {
+	a.wrong("output %s: list %s has different data", id, list)
+}
+
+func (a *audit) invalid(family store.Family, partition []byte) {
+	a.wrong("a row of %s has the invalid partition %x", family, partition)
+}
 
 // networksOf returns the networks with a ledger in the store.
 func networksOf(ctx context.Context, r store.Reader) (all []uint32, err error) {
@@ -123,7 +143,7 @@ func (a *audit) outputs(ctx context.Context) error {
 			}
 			id, err := ids.ToID(one.P[len(prefix):])
 			if err != nil {
-				a.wrong("an output row has the invalid partition %x", one.P)
+				a.invalid(store.FamilyOutput, one.P)
 				continue
 			}
 			if n := len(page); n == 0 || page[n-1].id != id {
@@ -207,9 +227,7 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 			keys[i] = append(keys[i], pk)
 		}
 	}
-	if a.options.Progress != nil {
-		a.options.Progress(a.result.Outputs)
-	}
+	a.progress("outputs", a.result.Outputs)
 	unmatched := make(map[ids.ID]bool)
 	transfers, indexed, err := readTransfers(ctx, a, a.networkID, moving)
 	if err != nil {
@@ -242,16 +260,19 @@ func (a *audit) page(ctx context.Context, page []*audited) error {
 			case want == nil && got != nil:
 				a.wrong("output %s must not be in list %s", o.id, family)
 			case want != nil && got == nil:
-				a.wrong("output %s is missing from list %s", o.id, family)
+				a.missing(o.id, family)
 			case !bytes.Equal(want, got):
-				a.wrong("output %s: list %s has different data", o.id, family)
+				a.different(o.id, family)
 			}
 		}
 		if unmatched[o.id] {
 			o.spent = nil
 		}
 	}
-	return a.owned(ctx, listed)
+	if err := a.owned(ctx, listed); err != nil {
+		return err
+	}
+	return a.paths(ctx, listed)
 }
 
 // owned compares outputs with the lists of their owners.
@@ -273,10 +294,72 @@ func (a *audit) owned(ctx context.Context, listed []*audited) error {
 			case o.spent != nil && got != nil:
 				a.wrong("output %s is in list %s but was consumed", o.id, store.FamilyOwned)
 			case o.spent == nil && got == nil && o.made.Role != chain.Stake: // its period may not have ended
-				a.wrong("output %s is missing from list %s", o.id, store.FamilyOwned)
+				a.missing(o.id, store.FamilyOwned)
 			case got != nil && !bytes.Equal(got, o.made.owned(at)) && !bytes.Equal(got, o.made.Bytes): // earlier builds stored all
-				a.wrong("output %s: list %s has different data", o.id, store.FamilyOwned)
+				a.different(o.id, store.FamilyOwned)
 			}
+		}
+	}
+	return nil
+}
+
+// pathRow is a row that leads from owners to the account of an output.
+type pathRow struct {
+	outputID ids.ID
+	owners   *group
+	pk       store.PK
+	value    []byte
+}
+
+// mostPathRows limits the rows that are checked together. Those of the last account may exceed it.
+const mostPathRows = 4096
+
+// paths checks that the owners of outputs lead to their accounts.
+func (a *audit) paths(ctx context.Context, listed []*audited) error {
+	checked := make(map[accountID]struct{})
+	rows := make(map[store.Family][]pathRow)
+	for i, o := range listed {
+		if _, ok := checked[o.account]; !ok {
+			checked[o.account] = struct{}{}
+			account, g, _ := accountOf(o.made.ChainID, &o.made.Output)
+			account.paths(a.networkID, &g, func(family store.Family, pk store.PK, value []byte) {
+				rows[family] = append(rows[family], pathRow{o.id, &g, pk, value})
+			})
+		}
+		if i < len(listed)-1 && len(rows[store.FamilyOwners]) < mostPathRows {
+			continue
+		}
+		for _, family := range []store.Family{store.FamilyAccount, store.FamilyOwners} {
+			if err := a.pathRows(ctx, family, rows[family]); err != nil {
+				return err
+			}
+		}
+		clear(rows)
+	}
+	return nil
+}
+
+// pathRows reports rows of a list that are missing or different.
+func (a *audit) pathRows(ctx context.Context, family store.Family, rows []pathRow) error {
+	keys := make([]store.PK, len(rows))
+	for i := range rows {
+		keys[i] = rows[i].pk
+	}
+	found, err := a.Get(ctx, family, keys)
+	if err != nil {
+		return fmt.Errorf("reading lists of accounts: %w", err)
+	}
+	var copied *group // earlier builds stored many owners for each of them
+	for i := range rows {
+		switch one, got := &rows[i], found[i]; {
+		case got != nil && bytes.Equal(got, one.value):
+		case got != nil && len(one.value) == 0 && bytes.Equal(got, one.owners.bytes()):
+			copied = one.owners
+		case got == nil && len(one.value) > 0 && copied == one.owners:
+		case got == nil:
+			a.wrong("output %s: list %s lacks its account", one.outputID, family)
+		default:
+			a.different(one.outputID, family)
 		}
 	}
 	return nil
@@ -302,40 +385,60 @@ func (a *audit) count(o *Output) {
 	sum.Add(sum, new(big.Int).SetUint64(o.Amount))
 }
 
-// accounts compares each account's balance with its listed outputs.
+// accounts compares each account's balance with its listed outputs, and its lists with one another.
 func (a *audit) accounts(ctx context.Context) error {
-	events := pull(ctx, a, store.FamilyBalanceEvent)
-	defer events.stop()
-	checkpoints := pull(ctx, a, store.FamilyBalanceCheckpoint)
-	defer checkpoints.stop()
-	unspent := pull(ctx, a, store.FamilyUnspentByAmount)
-	defer unspent.stop()
+	var listed [len(lists)]*puller
+	for i, family := range lists {
+		listed[i] = a.pull(ctx, family, len(accountID{}))
+	}
+	unspent := listed[1] // by amount
+	events := a.pull(ctx, store.FamilyBalanceEvent, len(accountID{})+1)
+	checkpoints := a.pull(ctx, store.FamilyBalanceCheckpoint, len(accountID{})+1)
+	all := slices.Concat(listed[:], []*puller{events, checkpoints})
+	defer func() {
+		for _, p := range all {
+			p.stop()
+		}
+	}()
 	for {
-		id, ok := least(events, checkpoints, unspent)
-		if !ok {
-			return errors.Join(events.err, checkpoints.err, unspent.err)
+		id, ok := least(all...)
+		if err := failed(all...); err != nil || !ok {
+			return err
+		}
+		if a.result.Accounts%auditPage == 0 {
+			a.progress("accounts", a.result.Accounts)
 		}
 		a.result.Accounts++
 		owns, sole, err := a.unspent(ctx, unspent, id)
 		if err != nil {
 			return err
 		}
-		total, found, err := a.series(events, checkpoints, id)
-		if err == nil { // remaining rows belong to no series
-			for _, rest := range []*puller{events, checkpoints} {
-				if rest.ok && bytes.HasPrefix(rest.row.P, id[:]) {
-					a.wrong("account %x: a row of %s is out of place", id, rest.family)
-				}
+		counts := [len(lists)]int64{1: owns.count}
+		for i, p := range listed {
+			for ; p.ok && bytes.Equal(p.row.P, id[:]); p.next() {
+				counts[i]++
 			}
 		}
-		for _, rest := range []*puller{events, checkpoints, unspent} {
+		total, found, broken := a.series(events, checkpoints, id)
+		if err := failed(all...); err != nil {
+			return err
+		}
+		for _, rest := range []*puller{events, checkpoints} { // remaining rows belong to no series
+			if broken == nil && rest.ok && bytes.HasPrefix(rest.row.P, id[:]) {
+				a.wrong("account %x: a row of %s is out of place", id, rest.family)
+			}
 			for rest.ok && bytes.HasPrefix(rest.row.P, id[:]) {
 				rest.next()
 			}
 		}
+		for i := 0; i < len(lists); i += 2 {
+			if counts[i] != counts[i+1] {
+				a.wrong("account %x: list %s has %d outputs, list %s has %d", id, lists[i], counts[i], lists[i+1], counts[i+1])
+			}
+		}
 		switch {
-		case err != nil:
-			a.wrong("account %x: cannot read its balance: %v", id, err)
+		case broken != nil:
+			a.wrong("account %x: cannot read its balance: %v", id, broken)
 		case found && total != owns:
 			a.wrong("account %x has a balance of %s in %d outputs but lists %s in %d", id, total.amount.big(), total.count, owns.amount.big(), owns.count)
 		case !found && owns != (tally{}) && !sole:
@@ -438,12 +541,14 @@ func (a *audit) series(events, checkpoints *puller, id accountID) (total tally, 
 			a.wrong("account %x: %s in %d outputs never leaves bucket %d, which is locked or staked", id, one.amount.big(), one.count, b)
 		}
 	}
-	return total, found, errors.Join(events.err, checkpoints.err)
+	return total, found, failed(events, checkpoints)
 }
 
-// puller iterates over a family.
+// puller iterates over a family. It reports and skips rows whose partition has an invalid length.
 type puller struct {
+	audit  *audit
 	family store.Family
+	length int // of a partition
 	pull   func() (store.Entry, error, bool)
 	stop   func()
 	row    store.Entry
@@ -451,17 +556,29 @@ type puller struct {
 	err    error
 }
 
-func pull(ctx context.Context, r store.Reader, family store.Family) *puller {
-	p := &puller{family: family}
-	p.pull, p.stop = iter.Pull2(store.Rows(ctx, r, family))
+func (a *audit) pull(ctx context.Context, family store.Family, length int) *puller {
+	p := &puller{audit: a, family: family, length: length}
+	p.pull, p.stop = iter.Pull2(store.Rows(ctx, a, family))
 	p.next()
 	return p
 }
 
 func (p *puller) next() {
-	if p.row, p.err, p.ok = p.pull(); p.err != nil {
-		p.ok = false
+	for {
+		p.row, p.err, p.ok = p.pull()
+		if p.ok = p.ok && p.err == nil; !p.ok || len(p.row.P) == p.length {
+			return
+		}
+		p.audit.invalid(p.family, p.row.P)
 	}
+}
+
+// failed returns the errors of reads. A puller that failed has no row.
+func failed(all ...*puller) (err error) {
+	for _, p := range all {
+		err = errors.Join(err, p.err)
+	}
+	return err
 }
 
 // least returns the smallest account among the next rows.

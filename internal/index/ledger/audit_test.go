@@ -1,10 +1,15 @@
 package ledger_test
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/internal/index/ledger"
 	"quorate/internal/store"
@@ -32,7 +37,7 @@ func TestAudit(t *testing.T) {
 
 	for _, family := range []store.Family{
 		store.FamilyOutput, store.FamilyUnspentByTime, store.FamilySpentByTime, store.FamilyUnspentByAmount, store.FamilySpentByAmount,
-		store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint,
+		store.FamilyAccount, store.FamilyOwners, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint,
 	} {
 		var rows []store.Entry
 		for one, err := range store.Rows(t.Context(), w.store, family) {
@@ -76,4 +81,123 @@ func TestAudit(t *testing.T) {
 	}
 	_, wrong = audit()
 	require.Empty(t, wrong, "after everything was put back")
+}
+
+// TestAuditOfStrayRows adds rows that no output has.
+func TestAuditOfStrayRows(t *testing.T) {
+	h := newHistory(10, historyOptions{steps: 200, addresses: 4})
+	w := newWorld(t, h, store.NewMemory())
+	w.finish()
+	audit := func() (wrong []string) {
+		progress := make(map[string]int)
+		_, err := ledger.New(w.store, network).Audit(t.Context(), ledger.AuditOptions{
+			Progress: func(what string, _ int) { progress[what]++ },
+			Wrong:    func(what string) { wrong = append(wrong, what) },
+		})
+		require.NoError(t, err)
+		require.Positive(t, progress["outputs"])
+		require.Positive(t, progress["accounts"])
+		return wrong
+	}
+	require.Empty(t, audit())
+	listed := []store.Family{store.FamilyUnspentByTime, store.FamilyUnspentByAmount, store.FamilySpentByTime, store.FamilySpentByAmount}
+	for _, family := range append(listed, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint) {
+		for one, err := range store.Rows(t.Context(), w.store, family) {
+			require.NoError(t, err)
+			stray := bytes.Clone(one.K)
+			stray[0] ^= 1 // another time or amount
+			for _, pk := range []store.PK{
+				{P: one.P, K: stray}, {P: bytes.Repeat([]byte{7}, len(one.P)), K: one.K},
+				{P: one.P[:len(one.P)-1], K: one.K}, {P: one.P[:5], K: one.K}, {P: []byte{}, K: one.K}, {P: append(bytes.Clone(one.P), 9), K: one.K},
+			} {
+				var b, back store.Batch
+				b.Put(family, pk, one.V)
+				require.NoError(t, w.store.Commit(t.Context(), &b))
+				wrong := strings.Join(audit(), "\n")
+				require.NotEmpty(t, wrong, "family %s, row %x %x", family, pk.P, pk.K)
+				if len(pk.P) != len(one.P) {
+					require.Equal(t, fmt.Sprintf("a row of %s has the invalid partition %x", family, pk.P), wrong)
+				}
+				back.Delete(family, pk)
+				require.NoError(t, w.store.Commit(t.Context(), &back))
+			}
+			break
+		}
+	}
+	require.Empty(t, audit(), "without the rows")
+}
+
+// refusing is a store that refuses to list a family in its views.
+type refusing struct {
+	store.Store
+	family store.Family
+}
+
+type refusingView struct {
+	store.View
+	family store.Family
+}
+
+func (s *refusing) View(ctx context.Context) (store.View, error) {
+	v, err := s.Store.View(ctx)
+	return &refusingView{v, s.family}, err
+}
+
+func (v *refusingView) Walk(ctx context.Context, family store.Family, after *store.PK, limit int) ([]store.Entry, error) {
+	if family == v.family {
+		return nil, store.ErrUnavailable
+	}
+	return v.View.Walk(ctx, family, after, limit)
+}
+
+// TestAuditWithoutAnswers requires that rows that cannot be read for now do not count as wrong.
+func TestAuditWithoutAnswers(t *testing.T) {
+	h := newHistory(11, historyOptions{steps: 100, addresses: 4})
+	w := newWorld(t, h, store.NewMemory())
+	w.finish()
+	for _, family := range []store.Family{store.FamilyOutput, store.FamilyBalanceEvent, store.FamilyBalanceCheckpoint, store.FamilyUnspentByAmount, store.FamilySpentByTime} {
+		_, err := ledger.New(&refusing{w.store, family}, network).Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { t.Errorf("family %s: %s", family, what) }})
+		require.ErrorIs(t, err, store.ErrUnavailable, "family %s", family)
+	}
+}
+
+// TestAuditOfManyOwners audits groups of many owners as earlier builds stored them: whole for each owner, without a row of
+// the group.
+func TestAuditOfManyOwners(t *testing.T) {
+	h := newHistory(12, historyOptions{steps: 200, addresses: 4})
+	w := newWorld(t, h, store.NewMemory())
+	w.finish()
+	var all []store.Entry
+	groups := make(map[string][]byte) // by key
+	for one, err := range store.Rows(t.Context(), w.store, store.FamilyOwners) {
+		require.NoError(t, err)
+		all = append(all, one)
+		if len(one.P) == 4+ids.IDLen {
+			groups[string(one.K)] = one.V
+		}
+	}
+	require.NotEmpty(t, groups)
+	var b store.Batch
+	var owner store.PK
+	for _, one := range all {
+		whole, ok := groups[string(one.K)]
+		switch {
+		case ok && len(one.P) == 4+ids.IDLen:
+			b.Delete(store.FamilyOwners, one.PK)
+		case ok:
+			b.Put(store.FamilyOwners, one.PK, whole)
+			owner = one.PK
+		}
+	}
+	require.NoError(t, w.store.Commit(t.Context(), &b))
+	audit := func() (wrong []string) {
+		_, err := ledger.New(w.store, network).Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { wrong = append(wrong, what) }})
+		require.NoError(t, err)
+		return wrong
+	}
+	require.Empty(t, audit())
+	var lost store.Batch
+	lost.Delete(store.FamilyOwners, owner)
+	require.NoError(t, w.store.Commit(t.Context(), &lost))
+	require.NotEmpty(t, audit())
 }

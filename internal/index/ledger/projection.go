@@ -566,31 +566,7 @@ func (b *application) know(o *Output, id accountID) {
 	}
 	b.accounts.Put(id, struct{}{}, b.block.Height)
 	a, g, _ := accountOf(o.ChainID, &o.Output)
-	for _, chainID := range []ids.ID{a.source, a.destination} {
-		b.batch.Put(store.FamilyAccount, store.PK{P: accountList(b.networkID, chainID, a.group), K: a.listKey(chainID)}, nil)
-		if g.id[0] == groupSeveral {
-			value := g.bytes()
-			if len(g.addresses) > manyOwners {
-				b.batch.Put(store.FamilyOwners, groupRow(b.networkID, chainID, g.id), value)
-				value = nil
-			}
-			for _, address := range g.addresses {
-				b.batch.Put(store.FamilyOwners, ownersRow(b.networkID, chainID, address, g.id[:]), value)
-			}
-		}
-		if !a.atomic() {
-			return
-		}
-	}
-}
-
-func ownersRow(networkID uint32, chainID ids.ID, address ids.ShortID, k []byte) store.PK {
-	return store.PK{P: row.Network(networkID, chainID[:], address[:]), K: k}
-}
-
-// groupRow returns the row of a group with many owners.
-func groupRow(networkID uint32, chainID ids.ID, id groupID) store.PK {
-	return store.PK{P: row.Network(networkID, chainID[:]), K: id[:]}
+	a.paths(b.networkID, &g, b.batch.Put)
 }
 
 // change adds a balance change that counts from a time on.

@@ -17,6 +17,7 @@ import (
 	"quorate/internal/index/container"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/lookup"
+	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
@@ -87,7 +88,7 @@ func (v *verifier) progress(what string, done, total uint64) {
 // Verify verifies the index: blocks form a chain up to the node's block (stored blocks where they exist, else the
 // node's), outputs and balances agree with one another, and the outputs and balances of some addresses equal the node's
 // at the same tip. It only reads and may run beside Run. It calls report sequentially with each event and finally with
-// the verdict. Errors come from the store or the context.
+// the verdict. Errors come from the store, the context or, if stored blocks cannot be decoded without it, the node.
 func (n *Network) Verify(ctx context.Context, o VerifyOptions, report func(Verification)) (Verdict, error) {
 	v := &verifier{Network: n, ctx: ctx, report: report}
 	for _, chain := range n.chains {
@@ -153,27 +154,33 @@ func (l *line[B]) verify(v *verifier) error {
 	fetched, bad := uint64(0), v.verdict.Wrong
 	for at := c.first; at < c.next; {
 		var blocks []index.Block[B]
-		fromNode := at < keptFrom || at >= kept
-		if fromNode {
-			blocks, err = l.source.Fetch(v.ctx, at, int(min(c.next-at, 1024)))
-			fetched += uint64(len(blocks))
-		} else {
+		stored := keptFrom <= at && at < kept
+		if stored {
 			blocks, err = l.kept(v, at, kept)
+		} else {
+			until := c.next
+			if at < keptFrom {
+				until = min(until, keptFrom)
+			}
+			blocks, err = l.source.Fetch(v.ctx, at, int(min(until-at, 1024)))
+			fetched += uint64(len(blocks))
 		}
-		if err != nil && v.ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
-			if !fromNode {
-				v.wrong("%s-Chain block %d: cannot read the stored block: %v", name, at, err)
+		if stored && err != nil {
+			if err = l.unread(v, at, err); err == nil {
 				at, c.parent = at+1, ids.Empty // the next block has no parent to compare with
 				continue
 			}
-			v.unchecked("%s-Chain blocks %d to %d: not stored, and the node did not return them: %v", name, at, c.next-1, err)
-			break
 		}
-		if err != nil {
+		if err != nil && (v.ctx.Err() != nil || errors.Is(err, store.ErrClosed) || stored && !errors.Is(err, index.ErrVerticesMissing)) {
 			return err
 		}
+		if err != nil {
+			v.unchecked("%s-Chain blocks %d to %d cannot be read: %v", name, at, c.next-1, err)
+			c.next = at
+			break
+		}
 		for i := range blocks {
-			if err := c.block(&blocks[i], at, !fromNode); err != nil {
+			if err := c.block(&blocks[i], at, stored); err != nil {
 				return err
 			}
 			at++
@@ -185,8 +192,10 @@ func (l *line[B]) verify(v *verifier) error {
 			return err
 		}
 	}
-	v.summary("%s-Chain: blocks %d to %d form a chain; %d of them were read from the node, the others from the store: %s",
-		name, c.first, c.next-1, fetched, outcome(v.verdict.Wrong-bad))
+	if c.next > c.first {
+		v.summary("%s-Chain: blocks %d to %d form a chain; %d of them were read from the node, the others from the store: %s",
+			name, c.first, c.next-1, fetched, outcome(v.verdict.Wrong-bad))
+	}
 	return nil
 }
 
@@ -293,6 +302,17 @@ func (l *line[B]) kept(v *verifier, from, until uint64) ([]index.Block[B], error
 	return blocks, nil
 }
 
+// unread reports a stored block that is damaged. It returns errors that have another reason, such as an outage.
+func (l *line[B]) unread(v *verifier, height uint64, err error) error {
+	for _, damage := range []error{store.ErrCorrupt, container.ErrMissing, index.ErrUnreadable} {
+		if errors.Is(err, damage) {
+			v.wrong("%s-Chain block %d: cannot read the stored block: %v", l.chain.Name, height, err)
+			return nil
+		}
+	}
+	return err
+}
+
 // likeNode compares the last stored block with the node's. All other whole blocks follow from it through parent IDs.
 func (l *line[B]) likeNode(v *verifier, height uint64) error {
 	blocks, err := l.source.Fetch(v.ctx, height, 1)
@@ -305,8 +325,7 @@ func (l *line[B]) likeNode(v *verifier, height uint64) error {
 	}
 	own, err := l.kept(v, height, height+1)
 	if err != nil {
-		v.wrong("%s-Chain block %d: cannot read the stored block: %v", l.chain.Name, height, err)
-		return nil
+		return l.unread(v, height, err)
 	}
 	if own[0].ID != blocks[0].ID {
 		v.wrong("%s-Chain block %d: stored is %s, the node has %s", l.chain.Name, height, own[0].ID, blocks[0].ID)
@@ -319,7 +338,7 @@ func (v *verifier) ledger(o VerifyOptions) error {
 	bad := v.verdict.Wrong
 	audited, err := v.Ledger.Audit(v.ctx, ledger.AuditOptions{
 		AssetID: v.genesis.AVAXAssetID, Addresses: o.Addresses, Seed: o.Seed,
-		Progress: func(n int) { v.progress("outputs", uint64(n), 0) },
+		Progress: func(what string, checked int) { v.progress(what, uint64(checked), 0) },
 		Wrong:    func(what string) { v.wrong("%s", what) },
 	})
 	if err != nil {
@@ -347,26 +366,25 @@ func (v *verifier) ledger(o VerifyOptions) error {
 // arrived checks again outputs whose arrival was indexed before their export, once both chains are indexed up to their
 // tips.
 func (v *verifier) arrived(outputs []ids.ID) error {
-	var last error
-	for attempt := 0; len(outputs) > 0 && attempt < attempts; attempt++ {
-		if _, last = v.heights(); last == nil {
-			found, err := v.Ledger.Outputs(v.ctx, outputs)
-			if err != nil {
-				return err
-			}
-			for i, o := range found {
-				if o == nil {
-					v.wrong("output %s was consumed and is not indexed", outputs[i])
-				}
-			}
-			return nil
-		}
-		if err := v.pause(); err != nil {
-			return err
-		}
+	if len(outputs) == 0 {
+		return nil
 	}
-	if len(outputs) > 0 {
-		v.unchecked("%d outputs were consumed and are not indexed: %v", len(outputs), last)
+	_, err := v.sameHeights()
+	if v.ctx.Err() != nil {
+		return v.ctx.Err()
+	}
+	if err != nil {
+		v.unchecked("%d outputs were consumed and are not indexed: %v", len(outputs), err)
+		return nil
+	}
+	found, err := v.Ledger.Outputs(v.ctx, outputs)
+	if err != nil {
+		return err
+	}
+	for i, o := range found {
+		if o == nil {
+			v.wrong("output %s was consumed and is not indexed", outputs[i])
+		}
 	}
 	return nil
 }
@@ -402,57 +420,107 @@ const (
 	// block during a comparison.
 	attempts = 20
 	// betweenAttempts is the pause between two attempts.
-	betweenAttempts = 100 * time.Millisecond
+	betweenAttempts = 200 * time.Millisecond
+	// confirmations is the number of comparisons that must find a difference. The node's URL may stand for several
+	// nodes, and one that is behind may answer a part of a comparison.
+	confirmations = 3
 )
+
+// errApart means that node and index were not at the same block during all attempts.
+var errApart = errors.New("node and index cannot be compared")
 
 // addresses compares the outputs and balances of addresses with the node's.
 func (v *verifier) addresses(all []ids.ShortID) error {
-	checked, outputs, bad := 0, 0, v.verdict.Wrong
+	checked, unchecked, outputs, bad := 0, 0, 0, v.verdict.Wrong
+	var last error
 	for i, address := range all {
-		var last error
-		same := false
-		for attempt := 0; attempt < attempts && !same; attempt++ {
-			if attempt > 0 {
-				if err := v.pause(); err != nil {
-					return err
-				}
-			}
-			before, err := v.heights()
-			if err != nil {
-				last = err
-				continue
-			}
-			var differences []string
-			n, err := v.compare(address, func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) })
-			if err != nil {
-				last = err
-				continue
-			}
-			if after, err := v.heights(); err != nil || after != before {
-				last = errors.Join(err, errors.New("new blocks were accepted during the comparison"))
-				continue
-			}
-			same = true
+		n, differences, err := v.differences(address)
+		if v.ctx.Err() != nil {
+			return v.ctx.Err()
+		}
+		if errors.Is(err, errApart) {
+			unchecked, last = unchecked+len(all)-i, err
+			break
+		}
+		if err != nil {
+			unchecked, last = unchecked+1, fmt.Errorf("address %s: %w", address, err)
+		} else {
 			checked++
 			outputs += n
 			for _, d := range differences {
 				v.wrong("%s", d)
 			}
 		}
-		if v.ctx.Err() != nil {
-			return v.ctx.Err()
-		}
-		if !same {
-			v.unchecked("balances of %d of %d addresses: %v", len(all)-i, len(all), last)
-			break
-		}
 		v.progress("addresses", uint64(i+1), uint64(len(all)))
+	}
+	if unchecked > 0 {
+		v.unchecked("balances of %d of %d addresses: %v", unchecked, len(all), last)
 	}
 	if checked == 0 {
 		return nil
 	}
 	v.summary("%d addresses have the same %d outputs and the same balances as on the node: %s", checked, outputs, outcome(v.verdict.Wrong-bad))
 	return nil
+}
+
+// differences compares an address with the node until one comparison finds no difference, or several find the same
+// ones. It returns the number of outputs. The error says why the address could not be compared; it is errApart if no
+// address can.
+func (v *verifier) differences(address ids.ShortID) (n int, differences []string, err error) {
+	found := make(map[string]int) // number of comparisons by difference
+	for attempt := range attempts {
+		if attempt > 0 {
+			if err := v.pause(); err != nil {
+				return 0, nil, err
+			}
+		}
+		before, apart := v.sameHeights()
+		if apart != nil {
+			return 0, nil, apart
+		}
+		differences = nil
+		n, err = v.compare(address, func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) })
+		var refused *node.RPCError
+		if errors.Is(err, node.ErrMalformed) || errors.As(err, &refused) {
+			return 0, nil, err // the answer stays the same
+		}
+		if err != nil {
+			continue
+		}
+		after, failure := v.heights()
+		switch {
+		case failure != nil || after != before:
+			err = errors.Join(failure, errors.New("new blocks were accepted during the comparison"))
+			continue
+		case len(differences) == 0:
+			return n, nil, nil
+		}
+		for _, d := range differences {
+			found[d]++
+		}
+		differences = slices.DeleteFunc(differences, func(d string) bool { return found[d] < confirmations })
+		if len(differences) > 0 {
+			return n, differences, nil
+		}
+		err = errors.New("each comparison finds other differences")
+	}
+	return 0, nil, err
+}
+
+// sameHeights returns the heights of the three chains once node and index agree on them. It makes some attempts and then
+// returns errApart.
+func (v *verifier) sameHeights() (at [3]uint64, err error) {
+	for attempt := range attempts {
+		if attempt > 0 {
+			if err := v.pause(); err != nil {
+				return at, err
+			}
+		}
+		if at, err = v.heights(); err == nil {
+			return at, nil
+		}
+	}
+	return at, fmt.Errorf("%w: %w", errApart, err)
 }
 
 // heights returns the heights of the three chains if node and index agree on them.
