@@ -184,6 +184,19 @@ func TestUptimes(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(sorted, func(a, b map[string]any) int {
 		return -cmp.Compare(a["uptimePerformance"].(float64), b["uptimePerformance"].(float64))
 	}))
+	require.Empty(t, validatorsAt(t, h, base+"/validators?minUptimePerformance=1000"))
+}
+
+// TestUnknownUptimes requires that lists that need uptimes are refused while no node reports them, and that others
+// are not.
+func TestUnknownUptimes(t *testing.T) {
+	n := newFake().network()
+	n.Uptimes = uptimes(nil)
+	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
+	for _, query := range []string{"sortBy=uptimePerformance", "minUptimePerformance=0", "maxUptimePerformance=100", "sortBy=delegationFee&minUptimePerformance=80"} {
+		requireError(t, apitest.Get(h, base+"/validators?"+query), 503, "the node that knows the uptimes of validators does not answer")
+	}
+	require.NotEmpty(t, validatorsAt(t, h, base+"/validators?sortBy=delegationFee"))
 }
 
 func validatorsAt(t *testing.T, h http.Handler, path string) (all []map[string]any) {

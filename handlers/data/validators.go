@@ -172,6 +172,12 @@ func (n *network) sendValidators(ctx context.Context, r operation.Request, p pag
 		return err
 	}
 	uptimes := n.uptimes(ctx)
+	if uptimes == nil && (want.Sort == registry.ByUptime || l.uptimes()) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return apierr.Unavailable(nil, "the node that knows the uptimes of validators does not answer; try again later")
+	}
 	want.Ascending, want.Limit, want.After, want.CurrentOnly = p.ascending, p.Size, after, l.currentOnly()
 	want.Wants = func(v *registry.Validation, now time.Time) bool { return l.allow(v, now, uptimes) }
 	want.Uptime = func(v *registry.Validation) (float64, bool) {
@@ -249,8 +255,11 @@ func (l *limits) String() string {
 
 // currentOnly reports whether the limits refuse all validations that have ended.
 func (l *limits) currentOnly() bool {
-	return l.capacityLeast != nil || l.capacityMost != nil || l.timeLeast != nil || l.timeMost != nil || l.uptimeLeast != nil || l.uptimeMost != nil
+	return l.capacityLeast != nil || l.capacityMost != nil || l.timeLeast != nil || l.timeMost != nil || l.uptimes()
 }
+
+// uptimes reports whether the limits need uptimes.
+func (l *limits) uptimes() bool { return l.uptimeLeast != nil || l.uptimeMost != nil }
 
 func (l *limits) allow(v *registry.Validation, now time.Time, uptimes map[ids.NodeID]uptime.Uptime) bool {
 	if l.currentOnly() && !v.Ended.Time.IsZero() {
@@ -265,7 +274,7 @@ func (l *limits) allow(v *registry.Validation, now time.Time, uptimes map[ids.No
 	if (l.feeLeast != nil || l.feeMost != nil) && (v.SubnetID != constants.PrimaryNetworkID || !within(float64(v.Shares)/10_000, l.feeLeast, l.feeMost)) {
 		return false
 	}
-	if l.uptimeLeast != nil || l.uptimeMost != nil {
+	if l.uptimes() {
 		u, ok := uptimeOf(v, uptimes)
 		return ok && within(u.Percent, l.uptimeLeast, l.uptimeMost)
 	}
