@@ -106,10 +106,10 @@ func (h *Head) RunsOut(v *L1Validator) (time.Time, bool) {
 	}
 	most := uint64(maxForecast)
 	if constant := h.state.Current == h.config.Target || h.state.Current < h.config.Target && h.state.Excess == 0; constant {
-		most = 1 << 40
+		most = 1 << 62 // more than any balance buys: all AVAX are less nAVAX
 	}
 	seconds := h.state.SecondsRemaining(h.config, most, balance)
-	return h.Time.Add(time.Duration(min(seconds, 1<<32)) * time.Second), seconds < most
+	return time.Unix(h.Time.Unix()+int64(seconds), 0), seconds < most
 }
 
 // Registered says when a subnet or blockchain was created.

@@ -366,6 +366,9 @@ func checkL1(t testing.TB, x *registry.Index, o *oracle, rng *rand.Rand, seen ma
 				seen[v.Status()]++
 				if rng.IntN(20) == 0 {
 					checkRunsOut(t, o, page.Head, v)
+					rich := *v
+					rich.Ends = page.Head.Accrued + rng.Uint64N(720_000_000_000_000_000)>>rng.IntN(40)
+					checkRunsOut(t, o, page.Head, &rich)
 				}
 			}
 			if q.After = page.Next; page.Next == nil {
@@ -386,7 +389,7 @@ func checkRunsOut(t testing.TB, o *oracle, head registry.Head, v *registry.L1Val
 	if !ok {
 		return
 	}
-	seconds := uint64(at.Sub(head.Time) / time.Second)
+	seconds := uint64(at.Unix() - head.Time.Unix())
 	require.LessOrEqual(t, o.fees().CostOf(o.config, seconds), balance)
 	require.Greater(t, o.fees().CostOf(o.config, seconds+1), balance)
 }
