@@ -564,6 +564,9 @@ func TestUntraced(t *testing.T) {
 		require.NotNil(t, deployments.TracesMissing, name)
 		page, err := w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 10})
 		require.ErrorIs(t, err, tt.want, name)
+		of := uint64(20)
+		_, err = w.record.Internals(t.Context(), evm.WalletQuery{Wallet: address(1), Limit: 10, Start: &of, End: &of})
+		require.ErrorIs(t, err, tt.want, "%s: no block", name)
 		if tt.want == nil {
 			require.Equal(t, deployments.TracesMissing, page.TracesMissing, name)
 		}
