@@ -233,6 +233,14 @@ func TestRegistryRefusals(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) { requireError(t, apitest.Get(h, base+path), want.status, want.part) })
 	}
+	for _, name := range []string{"minFeePercentage", "maxFeePercentage", "minUptimePerformance", "maxUptimePerformance"} {
+		for _, bad := range []string{"0x1p1", "0x_1p1", "1_0", "inf", "Infinity", "NaN", "-1", "-0.1", "%2B1", ".5", "1.", "1e", "1e19", "1e999", "x", ""} {
+			requireError(t, apitest.Get(h, base+"/validators?"+name+"="+bad), 400, name+": must be a decimal number of at least 0, got ")
+		}
+		for _, good := range []string{"0", "-0", "1", "01", "2.50", "2.5e1", "25E-1", "1e18"} {
+			require.Equal(t, http.StatusOK, apitest.Get(h, base+"/validators?"+name+"="+good).Code, good)
+		}
+	}
 	p := f.progress[pID]
 	p.CaughtUp = false
 	f.progress[pID] = p

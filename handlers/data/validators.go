@@ -15,6 +15,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/cb58"
 	"quorate/handlers/compat"
+	"quorate/handlers/decimal"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
@@ -291,8 +292,9 @@ func optionalNumber(q *query.Values, name string) *float64 {
 	if !ok {
 		return nil
 	}
+	_, _, ok = decimal.Ceiling(text) // ParseFloat accepts more, such as 0x1p1
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= 0 && f <= 1e18) {
+	if !ok || err != nil || f > 1e18 {
 		q.Fail(name, "must be a decimal number of at least 0, got %q", apierr.Excerpt(text))
 		return nil
 	}
