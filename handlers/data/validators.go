@@ -363,8 +363,8 @@ func (n *network) validator(v *registry.Validation, page *registry.Page, uptimes
 // Their form has 0 for what no node reports; the documented form omits it.
 func (n *network) active(shown *validator, v *registry.Validation, page *registry.Page, uptimes map[ids.NodeID]uptime.Uptime, clientsForm bool) {
 	share := 0.0
-	if all := page.Staked[v.SubnetID]; all > 0 {
-		share = 100 * float64(v.Weight) / float64(all)
+	if all := page.Staked[v.SubnetID]; !all.IsZero() {
+		share = 100 * float64(v.Weight) / all.Float64()
 	}
 	shown.StakePercentage = &share
 	shown.DelegatorCount, shown.AmountDelegated = &v.Delegators, strconv.FormatUint(v.Delegated, 10)

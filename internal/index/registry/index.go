@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holiman/uint256"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/components/gas"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
@@ -352,7 +354,7 @@ type Page struct {
 	Next *Position
 	Head Head
 	// Staked is the sum of the weights of active validators and their delegations, by subnet, for those on the page.
-	Staked map[ids.ID]uint64
+	Staked map[ids.ID]uint256.Int
 }
 
 // step is the number of rows that are read at a time.
@@ -523,7 +525,7 @@ func (q *Query) value(v *Validation) (float64, bool) {
 
 // staked sums up the active stake of the subnets on a page.
 func (x *Index) staked(ctx context.Context, r store.Reader, page *Page) error {
-	page.Staked = make(map[ids.ID]uint64)
+	page.Staked = make(map[ids.ID]uint256.Int)
 	for _, one := range page.Validations {
 		if one.StatusAt(page.Head.Time) != Active {
 			continue
@@ -531,10 +533,11 @@ func (x *Index) staked(ctx context.Context, r store.Reader, page *Page) error {
 		if _, ok := page.Staked[one.SubnetID]; ok {
 			continue
 		}
-		sum := uint64(0)
+		var sum uint256.Int
 		q := Query{SubnetID: &one.SubnetID, Status: Active}
 		err := x.matching(ctx, r, &q, page.Head.Time, nil, func(v *Validation) bool {
-			sum += v.Weight + v.Delegated
+			sum.AddUint64(&sum, v.Weight)
+			sum.AddUint64(&sum, v.Delegated)
 			return true
 		})
 		if err != nil {
