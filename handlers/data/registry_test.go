@@ -261,3 +261,19 @@ func TestL1ValidatorIsFoundByHex(t *testing.T) {
 	require.Equal(t, got, ask(fmt.Sprintf("0x%x", v.ValidationID[:])))
 	require.EqualValues(t, simulated().head.Balance(v), got["remainingBalance"])
 }
+
+// TestNamedL1Validator requires that a validation is found by its ID in every state.
+func TestNamedL1Validator(t *testing.T) {
+	h := fuji(t, newFake())
+	found := make(map[any]int)
+	for _, v := range simulated().l1 {
+		all := validatorsAt(t, h, base+"/l1Validators?l1ValidationId="+v.ValidationID.String())
+		require.Len(t, all, 1)
+		require.Equal(t, []any{v.ValidationID.String(), string(v.Status())}, []any{all[0]["validationId"], all[0]["validationStatus"]})
+		found[all[0]["validationStatus"]]++
+		require.Empty(t, validatorsAt(t, h, base+"/l1Validators?l1ValidationId="+v.ValidationID.String()+"&nodeId="+ids.NodeID{7}.String()))
+	}
+	for _, status := range []registry.L1Status{registry.L1Active, registry.L1Inactive, registry.L1Removed} {
+		require.Positive(t, found[string(status)], status)
+	}
+}

@@ -553,7 +553,7 @@ type L1Query struct {
 	// ValidationID, SubnetID and NodeID select one validator, subnet or node; nil selects all.
 	ValidationID, SubnetID *ids.ID
 	NodeID                 *ids.NodeID
-	// Inactive also selects validators without a balance, and removed ones.
+	// Inactive also selects validators without a balance, and removed ones. ValidationID selects them anyway.
 	Inactive bool
 	// Limit is the page size, at least 1.
 	Limit int
@@ -584,7 +584,8 @@ func (x *Index) L1Validators(ctx context.Context, q L1Query) (*L1Page, error) {
 	defer func() { _ = v.Close() }()
 	page := &L1Page{Head: head}
 	wants := func(v *L1Validator) bool {
-		return (q.SubnetID == nil || v.SubnetID == *q.SubnetID) && (q.NodeID == nil || v.NodeID == *q.NodeID) && (q.Inactive || v.Status() == L1Active)
+		return (q.SubnetID == nil || v.SubnetID == *q.SubnetID) && (q.NodeID == nil || v.NodeID == *q.NodeID) &&
+			(q.Inactive || q.ValidationID != nil || v.Status() == L1Active)
 	}
 	if q.ValidationID != nil {
 		return page, x.oneL1Validator(ctx, v, *q.ValidationID, wants, page)
