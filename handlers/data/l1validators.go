@@ -45,7 +45,7 @@ type balanceOwner struct {
 
 // Parameters of listL1Validators.
 var (
-	l1ValidationID = query.Parameter{Name: "l1ValidationId", Description: "Only this validation; its ID as text or as hex."}
+	l1ValidationID = query.Parameter{Name: "l1ValidationId", Description: "Only this validation, whatever its status; its ID as text or as hex."}
 	inactiveL1     = query.Parameter{
 		Name: "includeInactiveL1Validators", Kind: query.Boolean, Default: "false",
 		Description: "Also list validators without a balance, and removed ones, whose weight is 0.",

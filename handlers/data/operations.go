@@ -192,7 +192,8 @@ func (a *API) registryOperations() []operation.Operation {
 			Summary: "Validators of the primary network and of subnets",
 			Description: "Current, pending and past validations, except those of L1s. States and counts are those of a node at the same height: " +
 				"a validation is active until the block that ends it. The uptime is what the upstream node observed; it is absent if no node reports it. " +
-				"The generated clients require it, so they get 0.",
+				"The generated clients require it, so they get 0. Lists that are sorted or limited by uptime get 503 while no node reports uptimes. " +
+				"Pages that are sorted by uptime or delegation capacity may repeat or skip validators whose value changes between them.",
 			Order: "`sortBy`, then the order of creation, by default descending",
 			Index: "registry",
 			Parameters: []query.Parameter{

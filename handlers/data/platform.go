@@ -49,6 +49,12 @@ func mayStake(tx txs.UnsignedTx) bool {
 	return ok
 }
 
+// isPermissioned reports whether a transaction starts a validation that earns no reward.
+func isPermissioned(tx txs.UnsignedTx) bool {
+	_, ok := tx.(*txs.AddSubnetValidatorTx)
+	return ok
+}
+
 // platform describes a transaction of the P-Chain.
 func (s *shownTxs) platform(tx *describedTx) (*platformTransaction, error) {
 	source, destination := s.route(tx)
@@ -131,8 +137,8 @@ func (s *shownTxs) stake(tx *describedTx, shown *platformTransaction) (err error
 		shown.RewardTxHash = known.Settled.TxID.String()
 	}
 	shown.BLSCredentials = credentials(known.Staker.PublicKey, known.Staker.ProofOfPossession)
-	if _, permissioned := tx.Platform.(*txs.AddSubnetValidatorTx); permissioned {
-		return nil // without a reward
+	if isPermissioned(tx.Platform) {
+		return nil
 	}
 	if !known.Staker.Delegator {
 		shown.DelegationFeePercent = percent(known.Staker.Shares)

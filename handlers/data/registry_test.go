@@ -184,6 +184,19 @@ func TestUptimes(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(sorted, func(a, b map[string]any) int {
 		return -cmp.Compare(a["uptimePerformance"].(float64), b["uptimePerformance"].(float64))
 	}))
+	require.Empty(t, validatorsAt(t, h, base+"/validators?minUptimePerformance=1000"))
+}
+
+// TestUnknownUptimes requires that lists that need uptimes are refused while no node reports them, and that others
+// are not.
+func TestUnknownUptimes(t *testing.T) {
+	n := newFake().network()
+	n.Uptimes = uptimes(nil)
+	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
+	for _, query := range []string{"sortBy=uptimePerformance", "minUptimePerformance=0", "maxUptimePerformance=100", "sortBy=delegationFee&minUptimePerformance=80"} {
+		requireError(t, apitest.Get(h, base+"/validators?"+query), 503, "the node that knows the uptimes of validators does not answer")
+	}
+	require.NotEmpty(t, validatorsAt(t, h, base+"/validators?sortBy=delegationFee"))
 }
 
 func validatorsAt(t *testing.T, h http.Handler, path string) (all []map[string]any) {
@@ -220,6 +233,14 @@ func TestRegistryRefusals(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) { requireError(t, apitest.Get(h, base+path), want.status, want.part) })
 	}
+	for _, name := range []string{"minFeePercentage", "maxFeePercentage", "minUptimePerformance", "maxUptimePerformance"} {
+		for _, bad := range []string{"0x1p1", "0x_1p1", "1_0", "inf", "Infinity", "NaN", "-1", "-0.1", "%2B1", ".5", "1.", "1e", "1e19", "1e999", "x", ""} {
+			requireError(t, apitest.Get(h, base+"/validators?"+name+"="+bad), 400, name+": must be a decimal number of at least 0, got ")
+		}
+		for _, good := range []string{"0", "-0", "1", "01", "2.50", "2.5e1", "25E-1", "1e18"} {
+			require.Equal(t, http.StatusOK, apitest.Get(h, base+"/validators?"+name+"="+good).Code, good)
+		}
+	}
 	p := f.progress[pID]
 	p.CaughtUp = false
 	f.progress[pID] = p
@@ -239,4 +260,20 @@ func TestL1ValidatorIsFoundByHex(t *testing.T) {
 	got := ask(v.ValidationID.String())
 	require.Equal(t, got, ask(fmt.Sprintf("0x%x", v.ValidationID[:])))
 	require.EqualValues(t, simulated().head.Balance(v), got["remainingBalance"])
+}
+
+// TestNamedL1Validator requires that a validation is found by its ID in every state.
+func TestNamedL1Validator(t *testing.T) {
+	h := fuji(t, newFake())
+	found := make(map[any]int)
+	for _, v := range simulated().l1 {
+		all := validatorsAt(t, h, base+"/l1Validators?l1ValidationId="+v.ValidationID.String())
+		require.Len(t, all, 1)
+		require.Equal(t, []any{v.ValidationID.String(), string(v.Status())}, []any{all[0]["validationId"], all[0]["validationStatus"]})
+		found[all[0]["validationStatus"]]++
+		require.Empty(t, validatorsAt(t, h, base+"/l1Validators?l1ValidationId="+v.ValidationID.String()+"&nodeId="+ids.NodeID{7}.String()))
+	}
+	for _, status := range []registry.L1Status{registry.L1Active, registry.L1Inactive, registry.L1Removed} {
+		require.Positive(t, found[string(status)], status)
+	}
 }

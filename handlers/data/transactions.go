@@ -235,7 +235,7 @@ func (a *API) transactions(ctx context.Context, n *network, b blockchain, page [
 		for _, o := range slices.Concat(tx.consumed, tx.made) {
 			named[o.AssetID] = true
 		}
-		if tx.staking != nil && tx.staking.Settled == nil {
+		if tx.staking != nil && tx.staking.Settled == nil && !isPermissioned(tx.Platform) {
 			stakings.Stakings = append(stakings.Stakings, ledger.StakingOutputs{Staking: tx.staking})
 		}
 	}

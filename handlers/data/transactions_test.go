@@ -169,6 +169,18 @@ func TestRewardTransactions(t *testing.T) {
 	require.Greater(t, paid, 10)
 }
 
+// TestPermissionedStakesAskNoNode requires that only stakes that may earn a reward cause a call to the node.
+func TestPermissionedStakesAskNoNode(t *testing.T) {
+	a, r := simulatedArchive(), &rewards{}
+	n := a.network()
+	n.Rewards = r
+	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
+	require.NotEmpty(t, followed(t, h, "/blockchains/p-chain/transactions?pageSize=100&txTypes=AddSubnetValidatorTx", "transactions"))
+	require.Empty(t, r.asked)
+	require.NotEmpty(t, followed(t, h, "/blockchains/p-chain/transactions?pageSize=100&txTypes=AddPermissionlessValidatorTx", "transactions"))
+	require.NotEmpty(t, r.asked)
+}
+
 // TestTransactionRefusals requests transactions that do not exist.
 func TestTransactionRefusals(t *testing.T) {
 	a := simulatedArchive()

@@ -15,6 +15,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/cb58"
 	"quorate/handlers/compat"
+	"quorate/handlers/decimal"
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
@@ -172,6 +173,12 @@ func (n *network) sendValidators(ctx context.Context, r operation.Request, p pag
 		return err
 	}
 	uptimes := n.uptimes(ctx)
+	if uptimes == nil && (want.Sort == registry.ByUptime || l.uptimes()) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return apierr.Unavailable(nil, "the node that knows the uptimes of validators does not answer; try again later")
+	}
 	want.Ascending, want.Limit, want.After, want.CurrentOnly = p.ascending, p.Size, after, l.currentOnly()
 	want.Wants = func(v *registry.Validation, now time.Time) bool { return l.allow(v, now, uptimes) }
 	want.Uptime = func(v *registry.Validation) (float64, bool) {
@@ -249,8 +256,11 @@ func (l *limits) String() string {
 
 // currentOnly reports whether the limits refuse all validations that have ended.
 func (l *limits) currentOnly() bool {
-	return l.capacityLeast != nil || l.capacityMost != nil || l.timeLeast != nil || l.timeMost != nil || l.uptimeLeast != nil || l.uptimeMost != nil
+	return l.capacityLeast != nil || l.capacityMost != nil || l.timeLeast != nil || l.timeMost != nil || l.uptimes()
 }
+
+// uptimes reports whether the limits need uptimes.
+func (l *limits) uptimes() bool { return l.uptimeLeast != nil || l.uptimeMost != nil }
 
 func (l *limits) allow(v *registry.Validation, now time.Time, uptimes map[ids.NodeID]uptime.Uptime) bool {
 	if l.currentOnly() && !v.Ended.Time.IsZero() {
@@ -265,7 +275,7 @@ func (l *limits) allow(v *registry.Validation, now time.Time, uptimes map[ids.No
 	if (l.feeLeast != nil || l.feeMost != nil) && (v.SubnetID != constants.PrimaryNetworkID || !within(float64(v.Shares)/10_000, l.feeLeast, l.feeMost)) {
 		return false
 	}
-	if l.uptimeLeast != nil || l.uptimeMost != nil {
+	if l.uptimes() {
 		u, ok := uptimeOf(v, uptimes)
 		return ok && within(u.Percent, l.uptimeLeast, l.uptimeMost)
 	}
@@ -282,8 +292,9 @@ func optionalNumber(q *query.Values, name string) *float64 {
 	if !ok {
 		return nil
 	}
+	_, _, ok = decimal.Ceiling(text) // ParseFloat accepts more, such as 0x1p1
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= 0 && f <= 1e18) {
+	if !ok || err != nil || f > 1e18 {
 		q.Fail(name, "must be a decimal number of at least 0, got %q", apierr.Excerpt(text))
 		return nil
 	}
@@ -352,8 +363,8 @@ func (n *network) validator(v *registry.Validation, page *registry.Page, uptimes
 // Their form has 0 for what no node reports; the documented form omits it.
 func (n *network) active(shown *validator, v *registry.Validation, page *registry.Page, uptimes map[ids.NodeID]uptime.Uptime, clientsForm bool) {
 	share := 0.0
-	if all := page.Staked[v.SubnetID]; all > 0 {
-		share = 100 * float64(v.Weight) / float64(all)
+	if all := page.Staked[v.SubnetID]; !all.IsZero() {
+		share = 100 * float64(v.Weight) / all.Float64()
 	}
 	shown.StakePercentage = &share
 	shown.DelegatorCount, shown.AmountDelegated = &v.Delegators, strconv.FormatUint(v.Delegated, 10)

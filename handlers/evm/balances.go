@@ -211,7 +211,7 @@ func (a *API) erc20Balances(ctx context.Context, of *Chain, wallet common.Addres
 	for i := range contracts {
 		contracts[i] = found.Sums[i].Contract
 	}
-	d, err := a.directory(ctx, of, contracts)
+	d, err := a.directoryOf(ctx, of, contracts...) // all are named or emitted transfers
 	if err != nil {
 		return nil, err
 	}

@@ -171,6 +171,9 @@ func TestWhichBalance(t *testing.T) {
 	require.Equal(t, []common.Address{fungible(1), fungible(4)}, f.askedSums.Contracts)
 	require.Equal(t, uint64(900), f.askedCalls[len(f.askedCalls)-1])
 	require.Equal(t, "5", apitest.Get(h, erc20Balances).Header().Get("Indexed-From"))
+	f.unknown = fungible(1) // to the index
+	got, _ = shownBalances(t, h, erc20Balances+"&blockNumber=900&contractAddresses="+fungible(1).Hex())
+	require.Equal(t, []shownBalance{{fungible(1).Hex(), "7", "contract", ""}}, got)
 	earlier := apitest.Get(h, erc20Balances+"&blockNumber=4")
 	requireError(t, earlier, http.StatusServiceUnavailable, "blockNumber: the index token_balances of this instance begins with block 5", "quorate index rebuild evm")
 	require.Contains(t, earlier.Body.String(), `"code":"INDEX_BEGINS_LATER"`)

@@ -46,49 +46,39 @@ func (d *directory) alone(at common.Address) *addressParty {
 // directory looks up addresses, in any order and number. It asks the chain's node only about those that the index
 // knows as contracts, since most are wallets.
 func (a *API) directory(ctx context.Context, of *Chain, addresses []common.Address) (*directory, error) {
-	d := a.newDirectory(of)
 	if len(addresses) == 0 {
-		return d, nil
+		return a.newDirectory(of), nil
 	}
 	known, err := of.Index.Known(ctx, addresses)
 	if err != nil {
 		return nil, err
 	}
 	var asked []common.Address
+	there := make(map[common.Address]bool)
 	for i, is := range known {
-		if !is {
-			continue
-		}
-		if d.contracts == nil {
-			d.contracts = make(map[common.Address]*evm.Contract)
-		}
-		if _, there := d.contracts[addresses[i]]; !there {
-			d.contracts[addresses[i]] = nil
+		if is && !there[addresses[i]] {
+			there[addresses[i]] = true
 			asked = append(asked, addresses[i])
 		}
 	}
-	if len(asked) == 0 {
-		return d, nil
-	}
-	found, err := of.Contracts.Contracts(ctx, asked)
-	if err != nil {
-		return nil, fmt.Errorf("asking what %d contracts are: %w", len(asked), err)
-	}
-	for i, c := range found {
-		d.contracts[asked[i]] = c
-	}
-	return d, nil
+	return a.directoryOf(ctx, of, asked...)
 }
 
-// directoryOf looks up one address that a request names. The chain's node is asked even if the index does not know a
-// contract there: it may be part of the genesis, or made by another contract in a block without traces.
-func (a *API) directoryOf(ctx context.Context, of *Chain, at common.Address) (*directory, error) {
-	found, err := of.Contracts.Contracts(ctx, []common.Address{at})
-	if err != nil {
-		return nil, fmt.Errorf("asking what a contract is: %w", err)
-	}
+// directoryOf looks up different addresses. It asks the chain's node even if the index does not know a contract there: it
+// may be part of the genesis, or made by another contract in a block without traces.
+func (a *API) directoryOf(ctx context.Context, of *Chain, addresses ...common.Address) (*directory, error) {
 	d := a.newDirectory(of)
-	d.contracts = map[common.Address]*evm.Contract{at: found[0]}
+	if len(addresses) == 0 {
+		return d, nil
+	}
+	found, err := of.Contracts.Contracts(ctx, addresses)
+	if err != nil {
+		return nil, fmt.Errorf("asking what %d contracts are: %w", len(addresses), err)
+	}
+	d.contracts = make(map[common.Address]*evm.Contract, len(addresses))
+	for i, c := range found {
+		d.contracts[addresses[i]] = c
+	}
 	return d, nil
 }
 

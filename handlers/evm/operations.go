@@ -150,7 +150,7 @@ func (a *API) chainOperations() []operation.Operation {
 		{
 			ID: "listErc1155Transfers", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listErc1155", Tag: tag,
 			Summary:     "ERC-1155 transfers of a wallet",
-			Description: "Transfers from or to the wallet, mints and burns among them. Each transfer of a batch is an item of its own.",
+			Description: "Transfers from or to the wallet, mints and burns among them. Each transfer of a batch is an item of its own." + shortPages,
 			Order:       newestFirst, Index: indexName,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, pageSize, startBlock, endBlock},
 			Returns:    "A page of transfers.", Schema: "Erc1155TransferPage",
@@ -159,7 +159,7 @@ func (a *API) chainOperations() []operation.Operation {
 		{
 			ID: "listErc1155Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc1155", Tag: tag,
 			Summary:     "ERC-1155 balances of a wallet, now or after a block",
-			Description: "Balances other than zero after a block, and the balance of the native token. 503 with code `INDEX_BEGINS_LATER` if the index does not begin with the genesis block, as balances follow from all transfers.",
+			Description: "Balances other than zero after a block, and the balance of the native token. 503 with code `INDEX_BEGINS_LATER` if the index does not begin with the genesis block, as balances follow from all transfers." + shortPages,
 			Order:       "contract, then token ID", Index: indexName,
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter,
@@ -244,7 +244,7 @@ func (a *API) addressOperations() []operation.Operation {
 		{
 			ID: "listErc20Transactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listErc20", Tag: tag,
 			Summary:     "ERC-20 transfers of a wallet",
-			Description: "Transfers from or to the wallet, mints and burns among them." + needsAddressIndex,
+			Description: "Transfers from or to the wallet, mints and burns among them." + shortPages + needsAddressIndex,
 			Order:       newestFirst, Index: addressIndex,
 			Parameters: transfers,
 			Returns:    "A page of transfers.", Schema: "Erc20TransferPage",
@@ -253,7 +253,7 @@ func (a *API) addressOperations() []operation.Operation {
 		{
 			ID: "listErc721Transactions", Path: "/v1/chains/{chainId}/addresses/{address}/transactions:listErc721", Tag: tag,
 			Summary:     "ERC-721 transfers of a wallet",
-			Description: "Transfers from or to the wallet, mints and burns among them." + needsAddressIndex,
+			Description: "Transfers from or to the wallet, mints and burns among them." + shortPages + needsAddressIndex,
 			Order:       newestFirst, Index: addressIndex,
 			Parameters: transfers,
 			Returns:    "A page of transfers.", Schema: "Erc721TransferPage",
@@ -262,7 +262,7 @@ func (a *API) addressOperations() []operation.Operation {
 		{
 			ID: "listTransfers", Path: "/v1/chains/{chainId}/tokens/{address}/transfers", Tag: tag,
 			Summary:     "Transfers of a token",
-			Description: "All transfers of the ERC-20, ERC-721 or ERC-1155 contract at the address, mints and burns among them. The page is empty if the contract follows none of these standards." + needsAddressIndex,
+			Description: "All transfers of the ERC-20, ERC-721 or ERC-1155 contract at the address, mints and burns among them. The list is empty if the contract follows none of these standards." + shortPages + needsAddressIndex,
 			Order:       newestFirst, Index: addressIndex,
 			Parameters: transfers,
 			Returns:    "A page of transfers, all of the contract's standard.", Schema: "TokenTransferPage",
@@ -288,7 +288,7 @@ func (a *API) balanceOperations() []operation.Operation {
 		{
 			ID: "listErc20Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc20", Tag: tag,
 			Summary:     "ERC-20 balances of a wallet, now or after a block",
-			Description: "Balances other than zero, as the contracts report them after the block. `transferSum` is what the transfers add up to, where that differs: such tokens change balances without transfers, or take fees. If no node can tell what a contract reports, the sum of its transfers is the balance and `balanceSource` is `transfers`. A page may have fewer items than `pageSize`, as tokens without a balance are left out. Tokens are found by their transfers. Wrapping, as in WAVAX, emits none: name such a token in `contractAddresses`, and its contract is asked." + native + late,
+			Description: "Balances other than zero, as the contracts report them after the block. `transferSum` is what the transfers add up to, where that differs: such tokens change balances without transfers, or take fees. If no node can tell what a contract reports, the sum of its transfers is the balance and `balanceSource` is `transfers`. A page may have fewer items than `pageSize`, even none, as tokens without a balance are left out, and if more than 100 tokens are named; the list ends without `nextPageToken`. Tokens are found by their transfers. Wrapping, as in WAVAX, emits none: name such a token in `contractAddresses`, and its contract is asked." + native + late,
 			Order:       "contract", Index: balanceIndex,
 			Parameters: []query.Parameter{
 				ChainIDParameter, addressParameter, blockNumber, query.PageToken, balancePageSize,
@@ -302,7 +302,7 @@ func (a *API) balanceOperations() []operation.Operation {
 		{
 			ID: "listErc721Balances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listErc721", Tag: tag,
 			Summary:     "ERC-721 tokens of a wallet",
-			Description: "Tokens whose last transfer was to the wallet." + native + late,
+			Description: "Tokens whose last transfer was to the wallet." + shortPages + native + late,
 			Order:       "contract, then token ID", Index: balanceIndex,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, balancePageSize, contractAddress},
 			Returns:    "A page of tokens.", Schema: "Erc721BalancePage",
@@ -311,7 +311,7 @@ func (a *API) balanceOperations() []operation.Operation {
 		{
 			ID: "listCollectibleBalances", Path: "/v1/chains/{chainId}/addresses/{address}/balances:listCollectibles", Tag: tag,
 			Summary:     "ERC-721 and ERC-1155 tokens of a wallet",
-			Description: "503 with code `INDEX_BEGINS_LATER` if the index of the chain does not begin with the genesis block, as balances of ERC-1155 tokens follow from all transfers." + late,
+			Description: "503 with code `INDEX_BEGINS_LATER` if the index of the chain does not begin with the genesis block, as balances of ERC-1155 tokens follow from all transfers." + shortPages + late,
 			Order:       "contract, then token ID", Index: balanceIndex,
 			Parameters: []query.Parameter{ChainIDParameter, addressParameter, query.PageToken, balancePageSize, contractAddress},
 			Returns:    "A page of tokens.", Schema: "CollectiblePage",
@@ -319,6 +319,9 @@ func (a *API) balanceOperations() []operation.Operation {
 		},
 	}
 }
+
+// shortPages is part of the description of a list that leaves out rows of the index.
+const shortPages = " A page may have fewer items than `pageSize`, even none, if most of 16,384 rows of the index are left out: those of contracts that follow no token standard, and balances of zero. The list ends without `nextPageToken`."
 
 // needsAddressIndex ends the description of an operation that reads the index of transactions by address.
 const needsAddressIndex = " Needs the optional index `" + string(evm.AddressTransactions) + "`: 503 with code `INDEX_OFF` without it. The list begins with block `Indexed-From`."

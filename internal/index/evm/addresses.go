@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -322,10 +321,7 @@ func (s *state) interactions(ctx context.Context, c *classifier, q InteractionQu
 	if err != nil || !ok {
 		return p, err
 	}
-	if p.TracesMissing, err = s.missing(ctx, q.Start, q.End); errors.Is(err, ErrUntraced) {
-		// The transactions and transfers are known all the same.
-		p.TracesMissing = within(q.Start, q.End, s.head.untracedFrom, s.head.untracedTo)
-	} else if err != nil {
+	if p.TracesMissing, err = s.tracesMissing(ctx, q.Start, q.End); err != nil {
 		return nil, err
 	}
 	var last []byte

@@ -167,6 +167,10 @@ type TokenSumPage struct {
 	Next []byte
 }
 
+// namedAtOnce is the number of named contracts, or the limit if it is greater, after which a page ends short: the index may
+// not know them, and then a node is called to find out what each is.
+const namedAtOnce = 100
+
 // sumPosition is the size of a position: the block number of all pages, and the last contract of the preceding page.
 const sumPosition = 8 + common.AddressLength
 
@@ -206,12 +210,16 @@ func (s *state) tokenSums(ctx context.Context, c *classifier, q TokenSumQuery) (
 		return nil, &BeginsLaterError{TokenBalances, p.First}
 	}
 	t := tokenSums{state: s, classifier: c, partition: s.chain.partition(q.Wallet[:], []byte{erc20Transfers}), page: p}
+	named := len(q.Contracts) > 0
 	for chunk, full := range chunks(q.Limit) {
+		if named {
+			chunk, full = max(chunk, namedAtOnce), true
+		}
 		rows, end, err := t.rows(ctx, q.Contracts, lo, chunk)
 		if err != nil {
 			return nil, fmt.Errorf("reading balances: %w", err)
 		}
-		if err := t.read(ctx, rows, len(q.Contracts) > 0); err != nil {
+		if err := t.read(ctx, rows, named); err != nil {
 			return nil, err
 		}
 		if len(p.Sums) > q.Limit {
@@ -245,8 +253,8 @@ func (t *tokenSums) position(contract common.Address) []byte {
 	return append(uint64Key(t.page.At.Number), contract[:]...)
 }
 
-// rows returns the rows from a key on: those of some contracts, or at most limit. end reports that there are no more. The
-// value is nil for a contract that is known and has no row.
+// rows returns at most limit rows from a key on, of some contracts or of all. end reports that there are no more. The value
+// is nil for a named contract without a row.
 func (t *tokenSums) rows(ctx context.Context, contracts []common.Address, lo []byte, limit int) (rows []store.Row, end bool, err error) {
 	if len(contracts) == 0 {
 		rows, err = t.Scan(ctx, store.FamilyEVMTokenBalance, t.partition, lo, nil, store.Ascending, limit)
@@ -260,27 +268,19 @@ func (t *tokenSums) rows(ctx context.Context, contracts []common.Address, lo []b
 			keys = append(keys, store.PK{P: t.partition, K: bytes.Clone(contract[:])})
 		}
 	}
+	end = len(keys) <= limit
+	keys = keys[:min(len(keys), limit)]
 	if len(keys) == 0 {
-		return nil, true, nil
+		return nil, end, nil
 	}
 	values, err := t.Get(ctx, store.FamilyEVMTokenBalance, keys)
 	if err != nil {
 		return nil, false, err
 	}
-	known := make([]store.PK, len(keys))
-	for i := range keys {
-		known[i] = store.PK{P: t.chain.partition(keys[i].K)}
-	}
-	are, err := t.Get(ctx, store.FamilyEVMContract, known)
-	if err != nil {
-		return nil, false, err
-	}
 	for i, v := range values {
-		if v != nil || are[i] != nil {
-			rows = append(rows, store.Row{K: keys[i].K, V: v})
-		}
+		rows = append(rows, store.Row{K: keys[i].K, V: v})
 	}
-	return rows, true, nil
+	return rows, end, nil
 }
 
 // read appends the sums of rows as of the page's block, of contracts that follow the standard and had transfers or are

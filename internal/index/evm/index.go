@@ -156,8 +156,8 @@ func page(rows []store.Row, limit int) ([]store.Row, []byte) {
 }
 
 // Deployments lists the contracts that an address deployed, including destroyed ones. A contract deployed twice at the
-// same address appears twice. The page states the blocks without call traces, whose contracts may be missing. It
-// returns ErrUntraced if the index has no call traces at all.
+// same address appears twice. The page states the blocks without call traces; contracts that calls made there may be
+// missing.
 func (r *Index) Deployments(ctx context.Context, q DeploymentQuery) (*DeploymentPage, error) {
 	q.Limit = limitOf(q.Limit)
 	s, err := r.view(ctx)
@@ -169,7 +169,7 @@ func (r *Index) Deployments(ctx context.Context, q DeploymentQuery) (*Deployment
 	if err != nil {
 		return nil, err
 	}
-	missing, err := s.missing(ctx, nil, nil)
+	missing, err := s.tracesMissing(ctx, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +187,7 @@ func (r *Index) Deployments(ctx context.Context, q DeploymentQuery) (*Deployment
 const deploymentRows = 1024
 
 // Deployment returns the transaction that deployed a contract, the last one if there were several, with all its
-// effects. If there is none, it returns ErrNotDeployed with the untraced blocks that may have deployed it, or
-// ErrUntraced if the index has no call traces at all.
+// effects. If there is none, it returns a NotDeployedError with the untraced blocks that may have deployed it.
 func (r *Index) Deployment(ctx context.Context, contract common.Address) (*TransactionDetails, error) {
 	return classified(ctx, r, func(s *state, c *classifier) (*TransactionDetails, error) {
 		return s.deploymentOf(ctx, c, contract)
@@ -201,7 +200,7 @@ func (s *state) deploymentOf(ctx context.Context, c *classifier, contract common
 		return nil, err
 	}
 	if len(newest) == 0 {
-		missing, err := s.missing(ctx, nil, nil)
+		missing, err := s.tracesMissing(ctx, nil, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -186,11 +186,8 @@ func (r *Index) Internals(ctx context.Context, q WalletQuery) (*InternalPage, er
 		return nil, err
 	}
 	p := &InternalPage{}
-	if !ok {
-		return p, nil
-	}
-	if p.TracesMissing, err = s.missing(ctx, q.Start, q.End); err != nil {
-		return nil, err
+	if p.TracesMissing, err = s.missing(ctx, q.Start, q.End); err != nil || !ok {
+		return p, err
 	}
 	rows, err := s.Scan(ctx, store.FamilyEVMInternal, s.chain.partition(q.Wallet[:]), lo, hi, store.Ascending, q.Limit+1)
 	if err != nil {

@@ -232,8 +232,18 @@ func TestTracesComeLater(t *testing.T) {
 	deployed := g.Truth().Deployments()
 	require.NotEmpty(t, deployed)
 	made := deployed[len(deployed)/2]
-	_, err = r.Deployments(ctx, evm.DeploymentQuery{Address: made.Deployer, Limit: 10})
+	_, err = r.Internals(ctx, evm.WalletQuery{Wallet: made.Deployer, Limit: 10})
 	require.ErrorIs(t, err, evm.ErrUntraced)
+	direct := 0 // made by no call
+	for _, d := range deployed {
+		if d.Deployer == made.Deployer && d.Creator == nil {
+			direct++
+		}
+	}
+	untraced, err := r.Deployments(ctx, evm.DeploymentQuery{Address: made.Deployer, Limit: 10_000})
+	require.NoError(t, err)
+	require.Len(t, untraced.Deployments, direct)
+	require.NotNil(t, untraced.TracesMissing)
 
 	n.SetFaults(evmchain.Faults{})
 	require.Eventually(t, func() bool { return filler.Note() == "" }, 2*time.Minute, 5*time.Millisecond, "%s", filler.Note())

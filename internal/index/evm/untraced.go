@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -244,6 +245,16 @@ func (s *state) missing(ctx context.Context, start, end *uint64) (*Span, error) 
 		}
 	}
 	return found, nil
+}
+
+// tracesMissing does what missing does, for lists that do not need call traces. If the index has none at all, it returns
+// the untraced blocks.
+func (s *state) tracesMissing(ctx context.Context, start, end *uint64) (*Span, error) {
+	found, err := s.missing(ctx, start, end)
+	if errors.Is(err, ErrUntraced) {
+		return within(start, end, s.head.untracedFrom, s.head.untracedTo), nil
+	}
+	return found, err
 }
 
 // oldest returns the first block with transactions, if any.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holiman/uint256"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/vms/components/gas"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
@@ -106,10 +108,10 @@ func (h *Head) RunsOut(v *L1Validator) (time.Time, bool) {
 	}
 	most := uint64(maxForecast)
 	if constant := h.state.Current == h.config.Target || h.state.Current < h.config.Target && h.state.Excess == 0; constant {
-		most = 1 << 40
+		most = 1 << 62 // more than any balance buys: all AVAX are less nAVAX
 	}
 	seconds := h.state.SecondsRemaining(h.config, most, balance)
-	return h.Time.Add(time.Duration(min(seconds, 1<<32)) * time.Second), seconds < most
+	return time.Unix(h.Time.Unix()+int64(seconds), 0), seconds < most
 }
 
 // Registered says when a subnet or blockchain was created.
@@ -352,7 +354,7 @@ type Page struct {
 	Next *Position
 	Head Head
 	// Staked is the sum of the weights of active validators and their delegations, by subnet, for those on the page.
-	Staked map[ids.ID]uint64
+	Staked map[ids.ID]uint256.Int
 }
 
 // step is the number of rows that are read at a time.
@@ -523,7 +525,7 @@ func (q *Query) value(v *Validation) (float64, bool) {
 
 // staked sums up the active stake of the subnets on a page.
 func (x *Index) staked(ctx context.Context, r store.Reader, page *Page) error {
-	page.Staked = make(map[ids.ID]uint64)
+	page.Staked = make(map[ids.ID]uint256.Int)
 	for _, one := range page.Validations {
 		if one.StatusAt(page.Head.Time) != Active {
 			continue
@@ -531,10 +533,11 @@ func (x *Index) staked(ctx context.Context, r store.Reader, page *Page) error {
 		if _, ok := page.Staked[one.SubnetID]; ok {
 			continue
 		}
-		sum := uint64(0)
+		var sum uint256.Int
 		q := Query{SubnetID: &one.SubnetID, Status: Active}
 		err := x.matching(ctx, r, &q, page.Head.Time, nil, func(v *Validation) bool {
-			sum += v.Weight + v.Delegated
+			sum.AddUint64(&sum, v.Weight)
+			sum.AddUint64(&sum, v.Delegated)
 			return true
 		})
 		if err != nil {
@@ -550,7 +553,7 @@ type L1Query struct {
 	// ValidationID, SubnetID and NodeID select one validator, subnet or node; nil selects all.
 	ValidationID, SubnetID *ids.ID
 	NodeID                 *ids.NodeID
-	// Inactive also selects validators without a balance, and removed ones.
+	// Inactive also selects validators without a balance, and removed ones. ValidationID selects them anyway.
 	Inactive bool
 	// Limit is the page size, at least 1.
 	Limit int
@@ -581,7 +584,8 @@ func (x *Index) L1Validators(ctx context.Context, q L1Query) (*L1Page, error) {
 	defer func() { _ = v.Close() }()
 	page := &L1Page{Head: head}
 	wants := func(v *L1Validator) bool {
-		return (q.SubnetID == nil || v.SubnetID == *q.SubnetID) && (q.NodeID == nil || v.NodeID == *q.NodeID) && (q.Inactive || v.Status() == L1Active)
+		return (q.SubnetID == nil || v.SubnetID == *q.SubnetID) && (q.NodeID == nil || v.NodeID == *q.NodeID) &&
+			(q.Inactive || q.ValidationID != nil || v.Status() == L1Active)
 	}
 	if q.ValidationID != nil {
 		return page, x.oneL1Validator(ctx, v, *q.ValidationID, wants, page)

@@ -3,12 +3,14 @@ package registry_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holiman/uint256"
 	"github.com/stretchr/testify/require"
 
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
@@ -366,6 +368,9 @@ func checkL1(t testing.TB, x *registry.Index, o *oracle, rng *rand.Rand, seen ma
 				seen[v.Status()]++
 				if rng.IntN(20) == 0 {
 					checkRunsOut(t, o, page.Head, v)
+					rich := *v
+					rich.Ends = page.Head.Accrued + rng.Uint64N(720_000_000_000_000_000)>>rng.IntN(40)
+					checkRunsOut(t, o, page.Head, &rich)
 				}
 			}
 			if q.After = page.Next; page.Next == nil {
@@ -386,7 +391,7 @@ func checkRunsOut(t testing.TB, o *oracle, head registry.Head, v *registry.L1Val
 	if !ok {
 		return
 	}
-	seconds := uint64(at.Sub(head.Time) / time.Second)
+	seconds := uint64(at.Unix() - head.Time.Unix())
 	require.LessOrEqual(t, o.fees().CostOf(o.config, seconds), balance)
 	require.Greater(t, o.fees().CostOf(o.config, seconds+1), balance)
 }
@@ -495,6 +500,43 @@ func TestQueries(t *testing.T) {
 		got, _ := all(t, x, q)
 		require.Equal(t, want, got, "%+v", q)
 	}
+}
+
+// TestStakeBeyond64Bits has a subnet whose owner gave its validators the largest weights.
+func TestStakeBeyond64Bits(t *testing.T) {
+	c, config := newChain(t, 9, 1500), libraryConfig()
+	for _, b := range c.blocks {
+		for _, tx := range b.Txs {
+			if added, ok := tx.Unsigned.(*txs.AddSubnetValidatorTx); ok {
+				added.Wght = math.MaxUint64
+			}
+		}
+	}
+	s := store.NewMemory()
+	defer s.Close()
+	projection, x := c.projection(t, config), registry.New(s, network, config)
+	most := new(uint256.Int)
+	for _, b := range c.blocks {
+		var batch store.Batch
+		require.NoError(t, projection.Apply(t.Context(), s, b, &batch))
+		require.NoError(t, s.Commit(t.Context(), &batch))
+		if len(b.Txs) == 0 || !slices.ContainsFunc(b.Txs, func(tx *txs.Tx) bool { _, ok := tx.Unsigned.(*txs.AddSubnetValidatorTx); return ok }) {
+			continue
+		}
+		page, err := x.Validations(t.Context(), registry.Query{Status: registry.Active, Limit: 10_000})
+		require.NoError(t, err)
+		want := make(map[ids.ID]uint256.Int)
+		for _, v := range page.Validations {
+			sum := want[v.SubnetID]
+			sum.Add(&sum, uint256.NewInt(v.Weight)).Add(&sum, uint256.NewInt(v.Delegated))
+			want[v.SubnetID] = sum
+			if sum.Gt(most) {
+				most.Set(&sum)
+			}
+		}
+		require.Equal(t, want, page.Staked)
+	}
+	require.False(t, most.IsUint64(), "%s", most)
 }
 
 // TestPositions requires that bytes that are no position are refused.
