@@ -19,7 +19,8 @@ import (
 // FetchOptions configures a Fetcher.
 type FetchOptions struct {
 	// Gateways are base URLs of IPFS gateways, for example https://ipfs.example. If one fails, the Fetcher tries the
-	// next. Without gateways, IPFS documents are unreachable. Gateways may have private addresses.
+	// next. Without gateways, IPFS documents are unreachable. Gateways may have private addresses, a user name and a
+	// password.
 	Gateways []string
 	// AllowPrivate permits requests to non-public addresses. Use it on local networks only, never where untrusted
 	// parties deploy contracts.
@@ -222,9 +223,10 @@ func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byt
 			return nil, failed(InvalidURI, "it is no URL")
 		}
 		client := f.public
-		// A gateway may have a private address. Allow only its documents there.
+		u.User, u.Fragment = nil, ""
+		// A gateway may have a private address and need a password. Allow only its documents there.
 		if through != nil && u.Scheme == through.Scheme && u.Host == through.Host && strings.HasPrefix(u.Path, documents(through)) && !strings.Contains(u.Path, "/..") {
-			client = f.gateway
+			client, u.User = f.gateway, through.User
 		}
 		document, next, err := f.once(ctx, client, u)
 		if err != nil || next == "" {
@@ -235,11 +237,10 @@ func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byt
 	return nil, failed(Unreachable, "more than %d redirects", maxRedirects)
 }
 
-// once sends one request. It returns a document or a redirect target.
+// once sends one request. It returns a document or a redirect target. Errors do not contain the URL, because that of a
+// gateway may have secrets.
 func (f *Fetcher) once(ctx context.Context, client *http.Client, u *url.URL) (document []byte, next string, err error) {
-	plain := *u
-	plain.User, plain.Fragment = nil, ""
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, plain.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, "", failed(InvalidURI, "it is no URL")
 	}
@@ -247,6 +248,10 @@ func (f *Fetcher) once(ctx context.Context, client *http.Client, u *url.URL) (do
 	request.Header.Set("User-Agent", "quorate")
 	answer, err := client.Do(request)
 	if err != nil {
+		var inner *url.Error
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
 		return nil, "", failed(Unreachable, "asking %s: %w", u.Host, err)
 	}
 	defer func() { _ = answer.Body.Close() }()

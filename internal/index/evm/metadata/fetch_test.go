@@ -189,6 +189,66 @@ func TestFetchFromPrivate(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestGatewayWithPassword sends the password to the gateway only, and shows it to no reader of the log.
+func TestGatewayWithPassword(t *testing.T) {
+	var elsewhere []http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		elsewhere = append(elsewhere, r.Header.Clone())
+		fmt.Fprint(w, `{}`)
+	}))
+	defer other.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/planted-path/ipfs/", func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		switch {
+		case user != "planted-user" || password != "planted-password" || r.URL.RawQuery != "planted-query":
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.HasSuffix(r.URL.Path, "/good"):
+			fmt.Fprint(w, `{"name":"good"}`)
+		case strings.HasSuffix(r.URL.Path, "/moved"):
+			http.Redirect(w, r, "good?planted-query", http.StatusFound)
+		case strings.HasSuffix(r.URL.Path, "/away"):
+			http.Redirect(w, r, other.URL, http.StatusFound)
+		case strings.HasSuffix(r.URL.Path, "/out"):
+			http.Redirect(w, r, "/out", http.StatusFound)
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	})
+	mux.HandleFunc("/out", func(w http.ResponseWriter, r *http.Request) {
+		elsewhere = append(elsewhere, r.Header.Clone())
+		fmt.Fprint(w, `{}`)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	at, err := url.Parse(server.URL + "/planted-path?planted-query")
+	require.NoError(t, err)
+	at.User = url.UserPassword("planted-user", "planted-password")
+	f, err := NewFetcher(FetchOptions{Gateways: []string{at.String()}, AllowPrivate: true, Timeout: time.Minute})
+	require.NoError(t, err)
+	defer f.Close()
+	for _, name := range []string{"good", "moved"} {
+		got, err := f.fetch(t.Context(), "ipfs://Qm1/"+name)
+		require.NoError(t, err, name)
+		require.JSONEq(t, `{"name":"good"}`, string(got))
+	}
+	for _, name := range []string{"away", "out"} {
+		_, err := f.fetch(t.Context(), "ipfs://Qm1/"+name)
+		require.NoError(t, err, name)
+	}
+	_, err = f.fetch(t.Context(), server.URL+"/planted-path/ipfs/Qm1/good?planted-query")
+	require.ErrorContains(t, err, "status 401", "a contract names the gateway's URL")
+	require.Len(t, elsewhere, 2)
+	for _, header := range elsewhere {
+		require.Empty(t, header.Get("Authorization"))
+	}
+
+	_, err = f.fetch(t.Context(), "ipfs://Qm1/reset")
+	require.Equal(t, Unreachable, statusOf(err))
+	require.ErrorContains(t, err, server.Listener.Addr().String())
+	require.NotContains(t, err.Error(), "planted")
+}
+
 func TestParse(t *testing.T) {
 	decimals := uint64(6)
 	for name, c := range map[string]struct {
