@@ -27,7 +27,8 @@ type FetchOptions struct {
 	AllowPrivate bool
 	// Limit is the maximum size of a document in bytes; 0 means 1 MiB.
 	Limit int64
-	// Timeout limits the time to fetch one document, including redirects and gateways; 0 means 10 s.
+	// Timeout limits the time to fetch one document, including redirects and gateways; 0 means 10 s. Each gateway gets
+	// an equal part of the time that is left, so that one that does not answer leaves time for the next.
 	Timeout time.Duration
 }
 
@@ -184,7 +185,7 @@ func (f *Fetcher) inline(rest string) ([]byte, error) {
 	return document, nil
 }
 
-// fromIPFS requests ipfs://CID/path from the gateways.
+// fromIPFS requests ipfs://CID/path from the gateways, one after another. ctx has a deadline.
 func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -196,12 +197,16 @@ func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 		return nil, failed(InvalidURI, "it names no document of IPFS")
 	}
 	err = failed(Unreachable, "no IPFS gateway is configured")
-	for _, gateway := range f.gateways {
+	deadline, _ := ctx.Deadline()
+	for i, gateway := range f.gateways {
 		// The path is unescaped once. It must not be unescaped again.
 		at := *gateway
 		at.Path, at.RawPath = documents(gateway)+path, ""
+		part, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(f.gateways)-i))
 		var document []byte
-		if document, err = f.get(ctx, at.String(), gateway); err == nil || statusOf(err) == TooLarge {
+		document, err = f.get(part, at.String(), gateway)
+		cancel()
+		if err == nil || statusOf(err) == TooLarge {
 			return document, err
 		}
 	}
