@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -115,6 +118,18 @@ func statusOf(err error) Status {
 	return Unknown
 }
 
+// errUnconnected reports that the service can connect to no IPFS gateway.
+var errUnconnected = errors.New("no IPFS gateway can be connected to")
+
+// timedOut reports whether a server did not respond in time.
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// gatewayHost is the name of the IPFS gateways as one host. No URL has it, because hosts have no slashes.
+const gatewayHost = "ipfs://"
+
 // hostOf returns the host that serves a URI, or an empty string if no request is needed.
 func (f *Fetcher) hostOf(uri string) string {
 	u, err := url.Parse(uri)
@@ -122,10 +137,13 @@ func (f *Fetcher) hostOf(uri string) string {
 	case err != nil:
 		return ""
 	case strings.EqualFold(u.Scheme, "ipfs") && len(f.gateways) > 0:
-		return f.gateways[0].Host
+		return gatewayHost
 	case len(u.Host) > maxHost:
 		return ""
 	case strings.EqualFold(u.Scheme, "http"), strings.EqualFold(u.Scheme, "https"):
+		if slices.ContainsFunc(f.gateways, func(g *url.URL) bool { return strings.EqualFold(g.Host, u.Host) }) {
+			return gatewayHost
+		}
 		return strings.Clone(strings.ToLower(u.Host)) // the URI may be long
 	}
 	return ""
@@ -185,7 +203,8 @@ func (f *Fetcher) inline(rest string) ([]byte, error) {
 	return document, nil
 }
 
-// fromIPFS requests ipfs://CID/path from the gateways, one after another. ctx has a deadline.
+// fromIPFS requests ipfs://CID/path from the gateways, one after another. ctx has a deadline. If all fail, fromIPFS returns
+// errUnconnected if it could connect to none, else a timeout if there was one.
 func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -196,21 +215,33 @@ func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	if u.Opaque != "" || segments[0] == "" || slices.Contains(segments, "..") || slices.Contains(segments, ".") || strings.Contains(path, `\`) {
 		return nil, failed(InvalidURI, "it names no document of IPFS")
 	}
-	err = failed(Unreachable, "no IPFS gateway is configured")
+	if len(f.gateways) == 0 {
+		return nil, failed(Unreachable, "no IPFS gateway is configured")
+	}
+	var reached, unreached error // of gateways that could be connected to, and of others
 	deadline, _ := ctx.Deadline()
 	for i, gateway := range f.gateways {
 		// The path is unescaped once. It must not be unescaped again.
 		at := *gateway
 		at.Path, at.RawPath = documents(gateway)+path, ""
 		part, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(f.gateways)-i))
-		var document []byte
-		document, err = f.get(part, at.String(), gateway)
+		var connected atomic.Bool // stays true if the gateway redirects to a host that cannot be connected to
+		part = httptrace.WithClientTrace(part, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+		document, err := f.get(part, at.String(), gateway)
 		cancel()
-		if err == nil || statusOf(err) == TooLarge {
+		switch status := statusOf(err); {
+		case err == nil || status == TooLarge:
 			return document, err
+		case status == Unreachable && !connected.Load():
+			unreached = err
+		case !timedOut(reached):
+			reached = err
 		}
 	}
-	return nil, err
+	if reached == nil {
+		return nil, failed(Unreachable, "%w: %w", errUnconnected, unreached)
+	}
+	return nil, reached
 }
 
 // documents returns the path of a gateway below which it serves documents.
