@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,14 +22,16 @@ import (
 // FetchOptions configures a Fetcher.
 type FetchOptions struct {
 	// Gateways are base URLs of IPFS gateways, for example https://ipfs.example. If one fails, the Fetcher tries the
-	// next. Without gateways, IPFS documents are unreachable. Gateways may have private addresses.
+	// next. Without gateways, IPFS documents are unreachable. Gateways may have private addresses, a user name and a
+	// password.
 	Gateways []string
 	// AllowPrivate permits requests to non-public addresses. Use it on local networks only, never where untrusted
 	// parties deploy contracts.
 	AllowPrivate bool
 	// Limit is the maximum size of a document in bytes; 0 means 1 MiB.
 	Limit int64
-	// Timeout limits the time to fetch one document, including redirects and gateways; 0 means 10 s.
+	// Timeout limits the time to fetch one document, including redirects and gateways; 0 means 10 s. Each gateway gets
+	// an equal part of the time that is left, so that one that does not answer leaves time for the next.
 	Timeout time.Duration
 }
 
@@ -113,6 +118,18 @@ func statusOf(err error) Status {
 	return Unknown
 }
 
+// errUnconnected reports that the service can connect to no IPFS gateway.
+var errUnconnected = errors.New("no IPFS gateway can be connected to")
+
+// timedOut reports whether a server did not respond in time.
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// gatewayHost is the name of the IPFS gateways as one host. No URL has it, because hosts have no slashes.
+const gatewayHost = "ipfs://"
+
 // hostOf returns the host that serves a URI, or an empty string if no request is needed.
 func (f *Fetcher) hostOf(uri string) string {
 	u, err := url.Parse(uri)
@@ -120,10 +137,13 @@ func (f *Fetcher) hostOf(uri string) string {
 	case err != nil:
 		return ""
 	case strings.EqualFold(u.Scheme, "ipfs") && len(f.gateways) > 0:
-		return f.gateways[0].Host
+		return gatewayHost
 	case len(u.Host) > maxHost:
 		return ""
 	case strings.EqualFold(u.Scheme, "http"), strings.EqualFold(u.Scheme, "https"):
+		if slices.ContainsFunc(f.gateways, func(g *url.URL) bool { return strings.EqualFold(g.Host, u.Host) }) {
+			return gatewayHost
+		}
 		return strings.Clone(strings.ToLower(u.Host)) // the URI may be long
 	}
 	return ""
@@ -183,7 +203,8 @@ func (f *Fetcher) inline(rest string) ([]byte, error) {
 	return document, nil
 }
 
-// fromIPFS requests ipfs://CID/path from the gateways.
+// fromIPFS requests ipfs://CID/path from the gateways, one after another. ctx has a deadline. If all fail, fromIPFS returns
+// errUnconnected if it could connect to none, else a timeout if there was one.
 func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -194,17 +215,33 @@ func (f *Fetcher) fromIPFS(ctx context.Context, uri string) ([]byte, error) {
 	if u.Opaque != "" || segments[0] == "" || slices.Contains(segments, "..") || slices.Contains(segments, ".") || strings.Contains(path, `\`) {
 		return nil, failed(InvalidURI, "it names no document of IPFS")
 	}
-	err = failed(Unreachable, "no IPFS gateway is configured")
-	for _, gateway := range f.gateways {
+	if len(f.gateways) == 0 {
+		return nil, failed(Unreachable, "no IPFS gateway is configured")
+	}
+	var reached, unreached error // of gateways that could be connected to, and of others
+	deadline, _ := ctx.Deadline()
+	for i, gateway := range f.gateways {
 		// The path is unescaped once. It must not be unescaped again.
 		at := *gateway
 		at.Path, at.RawPath = documents(gateway)+path, ""
-		var document []byte
-		if document, err = f.get(ctx, at.String(), gateway); err == nil || statusOf(err) == TooLarge {
+		part, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(f.gateways)-i))
+		var connected atomic.Bool // stays true if the gateway redirects to a host that cannot be connected to
+		part = httptrace.WithClientTrace(part, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+		document, err := f.get(part, at.String(), gateway)
+		cancel()
+		switch status := statusOf(err); {
+		case err == nil || status == TooLarge:
 			return document, err
+		case status == Unreachable && !connected.Load():
+			unreached = err
+		case !timedOut(reached):
+			reached = err
 		}
 	}
-	return nil, err
+	if reached == nil {
+		return nil, failed(Unreachable, "%w: %w", errUnconnected, unreached)
+	}
+	return nil, reached
 }
 
 // documents returns the path of a gateway below which it serves documents.
@@ -222,9 +259,10 @@ func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byt
 			return nil, failed(InvalidURI, "it is no URL")
 		}
 		client := f.public
-		// A gateway may have a private address. Allow only its documents there.
+		u.User, u.Fragment = nil, ""
+		// A gateway may have a private address and need a password. Allow only its documents there.
 		if through != nil && u.Scheme == through.Scheme && u.Host == through.Host && strings.HasPrefix(u.Path, documents(through)) && !strings.Contains(u.Path, "/..") {
-			client = f.gateway
+			client, u.User = f.gateway, through.User
 		}
 		document, next, err := f.once(ctx, client, u)
 		if err != nil || next == "" {
@@ -235,11 +273,10 @@ func (f *Fetcher) get(ctx context.Context, text string, through *url.URL) ([]byt
 	return nil, failed(Unreachable, "more than %d redirects", maxRedirects)
 }
 
-// once sends one request. It returns a document or a redirect target.
+// once sends one request. It returns a document or a redirect target. Errors do not contain the URL, because that of a
+// gateway may have secrets.
 func (f *Fetcher) once(ctx context.Context, client *http.Client, u *url.URL) (document []byte, next string, err error) {
-	plain := *u
-	plain.User, plain.Fragment = nil, ""
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, plain.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, "", failed(InvalidURI, "it is no URL")
 	}
@@ -247,6 +284,10 @@ func (f *Fetcher) once(ctx context.Context, client *http.Client, u *url.URL) (do
 	request.Header.Set("User-Agent", "quorate")
 	answer, err := client.Do(request)
 	if err != nil {
+		var inner *url.Error
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
 		return nil, "", failed(Unreachable, "asking %s: %w", u.Host, err)
 	}
 	defer func() { _ = answer.Body.Close() }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holiman/uint256"
@@ -187,6 +189,113 @@ func TestFetchFromPrivate(t *testing.T) {
 
 	_, err = NewFetcher(FetchOptions{Gateways: []string{"ipfs.example"}})
 	require.Error(t, err)
+}
+
+// roundTripper is the transport of a client without a network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return f(r)
+}
+
+// hang returns once the request ends.
+func hang(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func respond(code int, body string) (*http.Response, error) {
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+// TestGatewaysShareTheTime has gateways that do not answer before one that does.
+func TestGatewaysShareTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, err := NewFetcher(FetchOptions{Gateways: []string{"http://one.example", "http://two.example", "http://three.example"}, Timeout: 9 * time.Second})
+		require.NoError(t, err)
+		f.gateway = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			switch {
+			case r.URL.Host != "three.example":
+				return hang(r)
+			case r.URL.Path != "/ipfs/Qm1/slow":
+				return respond(http.StatusOK, `{}`)
+			}
+			return hang(r)
+		})}
+		began := time.Now()
+		got, err := f.fetch(t.Context(), "ipfs://Qm1/1")
+		require.NoError(t, err)
+		require.JSONEq(t, `{}`, string(got))
+		require.Equal(t, 6*time.Second, time.Since(began))
+
+		began = time.Now()
+		_, err = f.fetch(t.Context(), "ipfs://Qm1/slow")
+		require.Equal(t, Unreachable, statusOf(err))
+		require.Equal(t, 9*time.Second, time.Since(began))
+	})
+}
+
+// TestGatewayWithPassword sends the password to the gateway only, and shows it to no reader of the log.
+func TestGatewayWithPassword(t *testing.T) {
+	var elsewhere []http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		elsewhere = append(elsewhere, r.Header.Clone())
+		fmt.Fprint(w, `{}`)
+	}))
+	defer other.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/planted-path/ipfs/", func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		switch {
+		case user != "planted-user" || password != "planted-password" || r.URL.RawQuery != "planted-query":
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.HasSuffix(r.URL.Path, "/good"):
+			fmt.Fprint(w, `{"name":"good"}`)
+		case strings.HasSuffix(r.URL.Path, "/moved"):
+			http.Redirect(w, r, "good?planted-query", http.StatusFound)
+		case strings.HasSuffix(r.URL.Path, "/away"):
+			http.Redirect(w, r, other.URL, http.StatusFound)
+		case strings.HasSuffix(r.URL.Path, "/out"):
+			http.Redirect(w, r, "/out", http.StatusFound)
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	})
+	mux.HandleFunc("/out", func(w http.ResponseWriter, r *http.Request) {
+		elsewhere = append(elsewhere, r.Header.Clone())
+		fmt.Fprint(w, `{}`)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	at, err := url.Parse(server.URL + "/planted-path?planted-query")
+	require.NoError(t, err)
+	at.User = url.UserPassword("planted-user", "planted-password")
+	f, err := NewFetcher(FetchOptions{Gateways: []string{at.String()}, AllowPrivate: true, Timeout: time.Minute})
+	require.NoError(t, err)
+	defer f.Close()
+	for _, name := range []string{"good", "moved"} {
+		got, err := f.fetch(t.Context(), "ipfs://Qm1/"+name)
+		require.NoError(t, err, name)
+		require.JSONEq(t, `{"name":"good"}`, string(got))
+	}
+	for _, name := range []string{"away", "out"} {
+		_, err := f.fetch(t.Context(), "ipfs://Qm1/"+name)
+		require.NoError(t, err, name)
+	}
+	_, err = f.fetch(t.Context(), server.URL+"/planted-path/ipfs/Qm1/good?planted-query")
+	require.ErrorContains(t, err, "status 401", "a contract names the gateway's URL")
+	require.Len(t, elsewhere, 2)
+	for _, header := range elsewhere {
+		require.Empty(t, header.Get("Authorization"))
+	}
+
+	_, err = f.fetch(t.Context(), "ipfs://Qm1/reset")
+	require.Equal(t, Unreachable, statusOf(err))
+	require.ErrorContains(t, err, server.Listener.Addr().String())
+	require.NotContains(t, err.Error(), "planted")
 }
 
 func TestParse(t *testing.T) {

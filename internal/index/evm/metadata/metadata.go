@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -98,15 +97,35 @@ type token struct {
 // tokens counts the waiting and the currently fetched tokens of a contract.
 type tokens struct{ waiting, fetched int }
 
-// host is the state of a server of documents.
+// host is the state of a server of documents. All IPFS gateways together are one host.
 type host struct {
 	limiter *rate.Limiter
-	busy    bool // serves one document at a time
-	queued  int  // number of tokens that wait for it
-	// timeouts is the number of consecutive timeouts. until is the time before which the host gets no request.
-	timeouts int
+	fetched int // number of documents that it serves at the moment
+	queued  int // number of tokens that wait for it
+	// failures is the number of consecutive timeouts, for the gateways of failed connections. until is the time before
+	// which the host gets no request.
+	failures int
 	until    time.Time
 }
+
+func (h *host) paused() bool { return h != nil && time.Now().Before(h.until) }
+
+// count counts a failure. A success ends the pause. A failure during the pause, of a request from before it, does not
+// extend it.
+func (h *host) count(failed bool) {
+	switch {
+	case !failed:
+		h.failures, h.until = 0, time.Time{}
+	case !h.paused():
+		if h.failures++; h.failures >= maxFailures {
+			h.until = time.Now().Add(min(firstPause<<min(h.failures-maxFailures, 20), lastPause))
+		}
+	}
+}
+
+// throughGateways returns the name of the host that counts the timeouts of a contract's IPFS documents. They do not count
+// against the gateways: any contract can name documents that no gateway finds in time.
+func throughGateways(contract common.Address) string { return gatewayHost + contract.Hex() }
 
 const (
 	// workers is the number of concurrent fetches.
@@ -119,9 +138,12 @@ const (
 	maxPerHost     = 512
 	// maxFetched limits the concurrent fetches for one contract, whose tokens may be on many hosts.
 	maxFetched = 2
-	// maxTimeouts is the number of consecutive timeouts after which a host gets no requests, for firstPause at first.
+	// maxThroughGateways limits the concurrent fetches through IPFS gateways, so that they leave a worker for other
+	// hosts. Other hosts serve one document at a time.
+	maxThroughGateways = workers - 1
+	// maxFailures is the number of consecutive failures after which a host gets no requests, for firstPause at first.
 	// The pause doubles up to lastPause.
-	maxTimeouts = 3
+	maxFailures = 3
 	firstPause  = 30 * time.Second
 	lastPause   = 30 * time.Minute
 	// maxHosts limits the number of cached hosts.
@@ -292,9 +314,9 @@ func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
 			return false, nil
 		case now:
 		}
-		var late bool
-		fresh, late, err = k.fetch(ctx, uri)
-		k.done(t, name, late)
+		var r result
+		fresh, r, err = k.fetch(ctx, uri)
+		k.done(t, name, r)
 		if err != nil {
 			return false, err
 		}
@@ -302,24 +324,38 @@ func (k *Keeper) update(ctx context.Context, t token) (again bool, err error) {
 	return false, k.keep(ctx, t, fresh)
 }
 
-// fetch fetches a document. late reports that it timed out.
-func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, late bool, err error) {
+// result is how the host of a document behaved.
+type result int
+
+const (
+	answered result = iota
+	// late means that the document timed out.
+	late
+	// unconnected means that no IPFS gateway could be connected to.
+	unconnected
+)
+
+// fetch fetches a document.
+func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, r result, err error) {
 	b, err := k.fetcher.fetch(ctx, uri)
 	if err == nil {
 		m.Document, err = parse(b)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return m, false, ctx.Err()
+		return m, answered, ctx.Err()
 	case err != nil:
 		k.log.Debug("no metadata", slog.Any("error", err))
 		m.Status = statusOf(err)
-		var timeout net.Error
-		late = errors.As(err, &timeout) && timeout.Timeout()
+		if errors.Is(err, errUnconnected) {
+			r = unconnected
+		} else if timedOut(err) {
+			r = late
+		}
 	default:
 		m.Status = Indexed
 	}
-	return m, late, nil
+	return m, r, nil
 }
 
 // read returns the stored metadata of a token.
@@ -369,8 +405,11 @@ func (k *Keeper) turn(t token, name string) turn {
 		of.fetched++
 		return now
 	}
-	h := k.host(name)
-	if time.Now().Before(h.until) {
+	h, limit := k.host(name), 1
+	if name == gatewayHost {
+		limit = maxThroughGateways
+	}
+	if h.paused() || name == gatewayHost && k.hosts[throughGateways(t.contract)].paused() {
 		return never
 	}
 	if before := k.waiting[t]; before != name {
@@ -383,10 +422,10 @@ func (k *Keeper) turn(t token, name string) turn {
 		k.waiting[t] = name
 		h.queued++
 	}
-	if h.busy || of.fetched >= maxFetched || !h.limiter.Allow() {
+	if h.fetched >= limit || of.fetched >= maxFetched || !h.limiter.Allow() {
 		return later
 	}
-	h.busy = true
+	h.fetched++
 	of.fetched++
 	return now
 }
@@ -400,7 +439,7 @@ func (k *Keeper) host(name string) *host {
 		if len(k.hosts) < maxHosts {
 			break
 		}
-		if !idle.busy && idle.queued == 0 {
+		if idle.fetched == 0 && idle.queued == 0 {
 			delete(k.hosts, other)
 		}
 	}
@@ -409,8 +448,8 @@ func (k *Keeper) host(name string) *host {
 	return h
 }
 
-// done releases the host. late reports that the request timed out.
-func (k *Keeper) done(t token, name string, late bool) {
+// done releases the host and counts failures.
+func (k *Keeper) done(t token, name string, r result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.tokens[t.contract].fetched--
@@ -418,13 +457,18 @@ func (k *Keeper) done(t token, name string, late bool) {
 	if h == nil {
 		return
 	}
-	h.busy = false
-	if !late {
-		h.timeouts = 0
+	h.fetched--
+	if name != gatewayHost {
+		h.count(r == late)
 		return
 	}
-	if h.timeouts++; h.timeouts >= maxTimeouts {
-		h.until = time.Now().Add(min(firstPause<<min(h.timeouts-maxTimeouts, 20), lastPause))
+	h.count(r == unconnected)
+	switch contract := throughGateways(t.contract); r {
+	case answered:
+		delete(k.hosts, contract) // no failures, no pause
+	case late:
+		k.host(contract).count(true)
+	case unconnected:
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,26 +158,64 @@ func TestNodeAwayKeepsNothing(t *testing.T) {
 
 // TestSlowHostsDoNotBlockOthers has more silent documents than workers.
 func TestSlowHostsDoNotBlockOthers(t *testing.T) {
-	release := make(chan struct{})
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-release:
+	t.Run("a host", func(t *testing.T) {
+		release := make(chan struct{})
+		slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-release:
+			}
+		}))
+		defer slow.Close()
+		c := &fakeContracts{uris: make(map[uint64]string)}
+		for id := range uint64(100) {
+			c.uris[id] = fmt.Sprintf("%s/%d", slow.URL, id)
 		}
-	}))
-	defer slow.Close()
-	c := &fakeContracts{uris: make(map[uint64]string)}
-	for id := range uint64(100) {
-		c.uris[id] = fmt.Sprintf("%s/%d", slow.URL, id)
-	}
-	c.uris[1000] = `data:,{"name":"quick"}`
-	k := newKeeper(t, c, store.NewMemory(), time.Hour)
-	for id := range uint64(100) {
-		_, err := k.Metadata(t.Context(), []evm.Token{one(nfts, id)})
-		require.NoError(t, err)
-	}
-	require.Equal(t, "quick", await(t, k, one(nfts, 1000), Indexed).Name)
-	close(release)
+		c.uris[1000] = `data:,{"name":"quick"}`
+		k := newKeeper(t, c, store.NewMemory(), time.Hour)
+		for id := range uint64(100) {
+			_, err := k.Metadata(t.Context(), []evm.Token{one(nfts, id)})
+			require.NoError(t, err)
+		}
+		require.Equal(t, "quick", await(t, k, one(nfts, 1000), Indexed).Name)
+		close(release)
+	})
+	t.Run("a contract on IPFS", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const timeout = 10 * time.Second
+			c := &fakeContracts{uris: map[uint64]string{1000: "ipfs://good/1000", 1001: "ipfs://good/1001", 1002: "ipfs://good/1002"}}
+			for id := range uint64(100) {
+				c.uris[id] = fmt.Sprintf("ipfs://dead/%d", id)
+			}
+			k := newKeeper(t, c, store.NewMemory(), timeout)
+			var dead, most atomic.Int64
+			k.fetcher.gateways = []*url.URL{{Scheme: "https", Host: "gateway.example"}}
+			k.fetcher.gateway = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+				if strings.HasPrefix(r.URL.Path, "/ipfs/good/") {
+					return respond(http.StatusOK, fmt.Sprintf(`{"name":%q}`, r.URL.Path))
+				}
+				defer dead.Add(-1)
+				most.Store(max(most.Load(), dead.Add(1)))
+				return hang(r)
+			})}
+			for id := range uint64(100) {
+				_, err := k.Metadata(t.Context(), []evm.Token{one(nfts, id)})
+				require.NoError(t, err)
+			}
+			began := time.Now()
+			time.Sleep(timeout / 2)
+			await(t, k, one(multi, 1000), Indexed)
+			require.Less(t, time.Since(began), timeout, "it waits for documents of another contract")
+			time.Sleep(3 * timeout)
+			began = time.Now()
+			await(t, k, one(multi, 1001), Indexed)
+			require.Less(t, time.Since(began), time.Second, "timeouts of another contract count")
+			await(t, k, one(nfts, 1002), Indexed)
+			require.Greater(t, time.Since(began), time.Second, "timeouts of the contract do not count")
+			require.Equal(t, int64(maxFetched), most.Load())
+		})
+	})
 }
 
 func TestRetries(t *testing.T) {
@@ -250,7 +291,7 @@ func TestHostsAreBounded(t *testing.T) {
 		first, second := waitFor(k, nfts, 1), waitFor(k, multi, 2)
 		require.Equal(t, now, k.turn(first, name))
 		require.Equal(t, later, k.turn(second, name), "two documents of one host at a time")
-		k.done(first, name, false)
+		k.done(first, name, answered)
 		k.forget(first)
 		k.forget(second)
 	}
@@ -337,7 +378,7 @@ func TestOneContractHasAPartOfTheWorkers(t *testing.T) {
 	third := waitFor(k, nfts, maxFetched)
 	require.Equal(t, later, k.turn(third, host(maxFetched)))
 	require.Equal(t, now, k.turn(waitFor(k, multi, 1), "quick.example"))
-	k.done(token{contract: nfts}, host(0), false)
+	k.done(token{contract: nfts}, host(0), answered)
 	require.Equal(t, now, k.turn(third, host(maxFetched)))
 }
 
@@ -346,17 +387,17 @@ func TestHostsThatTimeOutAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
 		tok := waitFor(k, nfts, 1)
-		ask := func(late bool) {
+		ask := func(r result) {
 			t.Helper()
 			time.Sleep(time.Millisecond) // for the rate
 			require.Equal(t, now, k.turn(tok, "slow.example"))
-			k.done(tok, "slow.example", late)
+			k.done(tok, "slow.example", r)
 		}
-		ask(true)
-		ask(true)
-		ask(false)
-		for range maxTimeouts {
-			ask(true)
+		ask(late)
+		ask(late)
+		ask(answered)
+		for range maxFailures {
+			ask(late)
 		}
 		for pause := firstPause; pause < 2*lastPause; pause *= 2 {
 			wait := min(pause, lastPause)
@@ -364,13 +405,107 @@ func TestHostsThatTimeOutAreLeftAlone(t *testing.T) {
 			time.Sleep(wait - time.Second)
 			require.Equal(t, never, k.turn(tok, "slow.example"), "%s", wait)
 			time.Sleep(time.Second)
-			ask(true)
+			ask(late)
 		}
 		time.Sleep(lastPause)
-		ask(false)
-		ask(true)
+		ask(answered)
+		ask(late)
 		time.Sleep(time.Millisecond)
 		require.Equal(t, now, k.turn(tok, "slow.example"), "what is over counts no more")
+	})
+}
+
+// TestTimeoutsThroughGatewaysCountForTheContract pauses the contract and no other.
+func TestTimeoutsThroughGatewaysCountForTheContract(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+		first, second, other := waitFor(k, nfts, 1), waitFor(k, nfts, 2), waitFor(k, multi, 1)
+		begin := func(tok token) {
+			t.Helper()
+			time.Sleep(time.Millisecond) // for the rate
+			require.Equal(t, now, k.turn(tok, gatewayHost))
+		}
+		ask := func(tok token, r result) {
+			t.Helper()
+			begin(tok)
+			k.done(tok, gatewayHost, r)
+		}
+		for range maxFailures - 1 {
+			ask(first, late)
+		}
+		ask(second, answered)
+		for range maxFailures - 2 {
+			ask(first, late)
+		}
+		ask(first, unconnected)
+		begin(first)
+		begin(second)
+		k.done(first, gatewayHost, late)
+		ask(first, late)                  // a gateway that is away did not count
+		k.done(second, gatewayHost, late) // does not extend the pause
+		for _, wait := range []time.Duration{firstPause, 2 * firstPause} {
+			require.Equal(t, never, k.turn(first, gatewayHost))
+			require.Equal(t, never, k.turn(second, gatewayHost))
+			ask(other, answered)
+			require.Equal(t, now, k.turn(second, "other.example"), "only documents on IPFS pause")
+			k.done(second, "other.example", answered)
+			time.Sleep(wait - 2*time.Millisecond)
+			require.Equal(t, never, k.turn(first, gatewayHost))
+			time.Sleep(2 * time.Millisecond)
+			ask(second, late)
+		}
+		time.Sleep(4 * firstPause)
+		ask(first, answered)
+		for range maxFailures - 1 {
+			ask(first, late)
+		}
+		begin(second)
+	})
+}
+
+// TestGatewaysThatAreAwayAreLeftAlone pauses gateways that cannot be connected to.
+func TestGatewaysThatAreAwayAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+		ask := func(contract byte, r result) {
+			t.Helper()
+			tok := waitFor(k, common.Address{contract}, 1)
+			defer k.forget(tok)
+			time.Sleep(time.Millisecond) // for the rate
+			require.Equal(t, now, k.turn(tok, gatewayHost))
+			k.done(tok, gatewayHost, r)
+		}
+		for contract := range byte(2 * maxFailures) {
+			ask(contract, late)
+		}
+		for range maxFailures - 1 {
+			ask(1, unconnected)
+		}
+		ask(2, late)
+		for contract := range byte(maxFailures) {
+			ask(contract, unconnected)
+		}
+		tok := waitFor(k, nfts, 1)
+		require.Equal(t, never, k.turn(tok, gatewayHost))
+		require.Equal(t, now, k.turn(tok, "other.example"))
+		time.Sleep(firstPause)
+		require.Equal(t, now, k.turn(tok, gatewayHost))
+	})
+}
+
+// TestGatewaysServeSeveralDocuments at a time, and leave a worker for other hosts.
+func TestGatewaysServeSeveralDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+		for i := range workers - 1 {
+			require.Equal(t, now, k.turn(waitFor(k, common.Address{9, byte(i)}, 1), gatewayHost))
+			time.Sleep(time.Millisecond) // for the rate
+		}
+		last := waitFor(k, nfts, 1)
+		require.Equal(t, later, k.turn(last, gatewayHost))
+		require.Equal(t, now, k.turn(waitFor(k, multi, 1), "other.example"))
+		k.done(token{contract: common.Address{9}}, gatewayHost, answered)
+		require.Equal(t, now, k.turn(last, gatewayHost))
 	})
 }
 
@@ -389,19 +524,90 @@ func TestLateAnswersAreTold(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	for path, want := range map[string]bool{"/silent": true, "/drip": true, "/none": false} {
+	for path, want := range map[string]result{"/silent": late, "/drip": late, "/none": answered} {
 		timeout := time.Minute
-		if want {
+		if want == late {
 			timeout = 200 * time.Millisecond
 		}
 		f, err := NewFetcher(FetchOptions{AllowPrivate: true, Timeout: timeout})
 		require.NoError(t, err)
 		defer f.Close()
 		k := New(Options{Fetcher: f, Store: store.NewMemory()})
-		m, late, err := k.fetch(t.Context(), server.URL+path)
+		m, got, err := k.fetch(t.Context(), server.URL+path)
 		require.NoError(t, err)
 		require.Equal(t, Unreachable, m.Status, path)
-		require.Equal(t, want, late, path)
+		require.Equal(t, want, got, path)
+	}
+}
+
+// TestResultsOfGateways distinguishes gateways that cannot be connected to from documents that time out.
+func TestResultsOfGateways(t *testing.T) {
+	fetch := func(t *testing.T, f *Fetcher, uri string) result {
+		_, got, err := New(Options{Fetcher: f, Store: store.NewMemory()}).fetch(t.Context(), uri)
+		require.NoError(t, err)
+		return got
+	}
+	const away, slow, without = "http://away.example", "http://slow.example", "http://without.example"
+	for name, c := range map[string]struct {
+		gateways []string
+		want     result
+	}{
+		"away":            {[]string{away}, unconnected},
+		"all away":        {[]string{away, away}, unconnected},
+		"one away":        {[]string{without, away}, answered},
+		"late":            {[]string{slow}, late},
+		"away, then late": {[]string{away, slow}, late},
+		"late, then away": {[]string{slow, away}, late},
+		"late, then none": {[]string{slow, without}, late},
+		"none, then late": {[]string{without, slow}, late},
+		"none":            {[]string{without}, answered},
+		"no gateway":      {nil, answered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, err := NewFetcher(FetchOptions{Gateways: c.gateways})
+				require.NoError(t, err)
+				f.gateway = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if r.URL.Host == "away.example" {
+						return hang(r)
+					}
+					httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+					if r.URL.Host == "slow.example" {
+						return hang(r)
+					}
+					return respond(http.StatusNotFound, "")
+				})}
+				require.Equal(t, c.want, fetch(t, f, "ipfs://Qm1"))
+			})
+		})
+	}
+
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, closed.URL, http.StatusFound) }))
+	defer server.Close()
+	untrusted := httptest.NewUnstartedServer(nil)
+	untrusted.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	for gateway, want := range map[string]result{closed.URL: unconnected, untrusted.URL: unconnected, server.URL: answered} {
+		f, err := NewFetcher(FetchOptions{Gateways: []string{gateway}, AllowPrivate: true, Timeout: time.Minute})
+		require.NoError(t, err)
+		defer f.Close()
+		require.Equal(t, want, fetch(t, f, "ipfs://Qm1"), gateway)
+		require.Equal(t, answered, fetch(t, f, "ipfs://"+strings.Repeat("a", maxURL)), "a URL that is not requested")
+	}
+}
+
+// TestHostsOfGateways: the same limits apply to documents that are requested from a gateway directly.
+func TestHostsOfGateways(t *testing.T) {
+	f, err := NewFetcher(FetchOptions{Gateways: []string{"https://one.example", "https://Two.example:8443"}})
+	require.NoError(t, err)
+	for uri, want := range map[string]string{
+		"ipfs://Qm1/7": gatewayHost, "https://ONE.example/ipfs/Qm1/7": gatewayHost, "https://two.example:8443/": gatewayHost,
+		"https://two.example/": "two.example", "https://other.example/ipfs/Qm1/7": "other.example", "gopher://one.example": "", "data:,{}": "", "https:": "",
+	} {
+		require.Equal(t, want, f.hostOf(uri), uri)
 	}
 }
 
