@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -40,8 +41,22 @@ var errImporting = errors.New("a checkpoint is being imported")
 // stateSection is the prefix of the VM's database.
 var stateSection = []byte("state")
 
+// currentFile is in the folder of a LevelDB database that can be opened.
+const currentFile = "CURRENT"
+
 // originFile is in the folder of a state that began with a checkpoint. LevelDB ignores it.
 const originFile = "checkpoint.json"
+
+var (
+	// dataFiles matches the names of LevelDB's tables and journals.
+	dataFiles = regexp.MustCompile(`^\d+\.(ldb|sst|log)$`)
+	// movableFiles matches the names of the files that an import moves, except currentFile.
+	movableFiles = regexp.MustCompile(`^(\d+\.(ldb|sst|log|tmp)|MANIFEST-\d+|CURRENT\..+|LOCK|LOG|LOG\.old|checkpoint\.json)$`)
+)
+
+// importFolder is in the folder of the state from the beginning of an import until CURRENT is moved out of it. LevelDB
+// ignores it.
+const importFolder = "import"
 
 // origin is what a state began with.
 type origin struct {
@@ -52,10 +67,8 @@ type origin struct {
 // originOf returns what the state in a folder began with. It returns nil if that was the genesis. found is false if the
 // folder has no state.
 func originOf(dir string) (o *origin, found bool, err error) {
-	if _, err := os.Stat(filepath.Join(dir, "CURRENT")); errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	} else if err != nil {
-		return nil, false, fmt.Errorf("looking for the state of the P-Chain: %w", err)
+	if found, err = exists(filepath.Join(dir, currentFile)); err != nil || !found {
+		return nil, false, err
 	}
 	b, err := os.ReadFile(filepath.Join(dir, originFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,6 +82,17 @@ func originOf(dir string) (o *origin, found bool, err error) {
 		return nil, true, fmt.Errorf("reading what the state of the P-Chain began with: %w", err)
 	}
 	return o, true, nil
+}
+
+func exists(name string) (bool, error) {
+	_, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the state of the P-Chain: %w", err)
+	}
+	return true, nil
 }
 
 // First returns the height of the lowest block that the state has, besides the genesis block. Blocks and transactions
@@ -130,6 +154,11 @@ func (n *Node) openCheckpoint() (f *os.File, r *checkpoint.Reader, err error) {
 // openState opens the database, and imports the checkpoint if there is one and no state. The database in the folder is
 // complete at any time: an import that does not end begins again.
 func (n *Node) openState(ctx context.Context) (database.Database, error) {
+	if n.o.Dir != "" {
+		if err := removeImport(n.o.Dir); err != nil {
+			return nil, err
+		}
+	}
 	if !n.fresh {
 		if n.o.Checkpoint != nil {
 			n.log.Info("the P-Chain's state is there; the checkpoint is not used")
@@ -145,16 +174,16 @@ func (n *Node) openState(ctx context.Context) (database.Database, error) {
 		}
 		return db, err
 	}
-	unfinished := n.o.Dir + ".import"
-	if err := os.RemoveAll(unfinished); err != nil {
-		return nil, fmt.Errorf("removing an unfinished import: %w", err)
+	if err := checkNoData(n.o.Dir); err != nil {
+		return nil, err
 	}
+	unfinished := filepath.Join(n.o.Dir, importFolder)
 	err := n.importInto(ctx, unfinished)
 	if err == nil {
-		err = moveFolder(unfinished, n.o.Dir)
+		err = moveFiles(unfinished, n.o.Dir)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(unfinished))
+		return nil, errors.Join(err, removeImport(n.o.Dir))
 	}
 	n.fresh = false
 	n.log.Info("imported a checkpoint", slog.Uint64("height", n.origin.Height), slog.Any("blockID", n.origin.BlockID),
@@ -191,15 +220,92 @@ func (n *Node) importInto(ctx context.Context, dir string) (err error) {
 	return syncFile(dir)
 }
 
-// moveFolder renames a folder. There may be an empty one of the new name.
-func moveFolder(from, to string) error {
-	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// moveFiles moves the files of an imported database into the folder of the state, which can be a mount point. The
+// database can be opened only once CURRENT is there.
+func moveFiles(from, to string) error {
+	files, err := os.ReadDir(from)
+	if err != nil {
 		return fmt.Errorf("importing the checkpoint: %w", err)
 	}
-	if err := os.Rename(from, to); err != nil {
+	move := func(name string) error {
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			return fmt.Errorf("importing the checkpoint: %w", err)
+		}
+		return nil
+	}
+	for _, file := range files {
+		if file.Name() == currentFile {
+			continue
+		}
+		if err := move(file.Name()); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(syncFile(to), syncFile(filepath.Dir(to))); err != nil {
+		return err
+	}
+	if err := move(currentFile); err != nil {
+		return err
+	}
+	if err := syncFile(to); err != nil {
+		return err
+	}
+	return removeImport(to)
+}
+
+// removeImport removes what an interrupted import left in the folder of the state. Without CURRENT, that includes the
+// files that it had moved already: LevelDB would repair a database from them.
+func removeImport(dir string) error {
+	err := os.RemoveAll(dir + ".import") // of earlier versions
+	if err != nil {
+		return fmt.Errorf("removing an unfinished import: %w", err)
+	}
+	unfinished := filepath.Join(dir, importFolder)
+	if found, err := exists(unfinished); err != nil || !found {
+		return err
+	}
+	if found, err := exists(filepath.Join(dir, currentFile)); err != nil {
+		return err
+	} else if !found {
+		if err := removeMoved(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(unfinished); err != nil { // last: without it the moved files would stay
+		return fmt.Errorf("removing an unfinished import: %w", err)
+	}
+	return nil
+}
+
+// removeMoved removes the files of an import from the folder of the state.
+func removeMoved(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("removing an unfinished import: %w", err)
+	}
+	for _, file := range files {
+		if !movableFiles.MatchString(file.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, file.Name())); err != nil {
+			return fmt.Errorf("removing an unfinished import: %w", err)
+		}
+	}
+	return syncFile(dir)
+}
+
+// checkNoData returns an error if a folder without CURRENT has data of a database.
+func checkNoData(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("importing the checkpoint: %w", err)
 	}
-	return syncFile(filepath.Dir(to))
+	for _, file := range files {
+		if dataFiles.MatchString(file.Name()) {
+			return fmt.Errorf("importing the checkpoint: the folder %s has the file %s of a database, and the database's file CURRENT is missing; remove the files in the folder", dir, file.Name())
+		}
+	}
+	return nil
 }
 
 // syncFile makes a file or folder survive a power failure.

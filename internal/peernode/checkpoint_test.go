@@ -2,12 +2,15 @@ package peernode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -263,6 +266,89 @@ func TestImportIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, has)
 	require.NoError(t, db.Close())
+}
+
+// TestImportKeepsFolder imports into a folder that cannot be replaced, such as a mount point. It has what a file system and
+// a process that was killed before the database was complete leave there.
+func TestImportKeepsFolder(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	o := options(r, g, n)
+	o.Dir = filepath.Join(t.TempDir(), "pchain")
+	o.Checkpoint = checkpointAt(t, r, g, 20)
+	require.NoError(t, os.MkdirAll(filepath.Join(o.Dir, "lost+found"), 0o700))
+	for _, name := range []string{"LOCK", "LOG", "MANIFEST-000000", "CURRENT.0"} {
+		require.NoError(t, os.WriteFile(filepath.Join(o.Dir, name), []byte("MANIFEST-000000\n"), 0o600))
+	}
+	before, err := os.Stat(o.Dir)
+	require.NoError(t, err)
+	node := run(t, o, n, confirmedAt(len(r.P)))
+	require.EqualValues(t, 20, node.First())
+	after, err := os.Stat(o.Dir)
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after))
+	require.DirExists(t, filepath.Join(o.Dir, "lost+found"))
+	require.NoDirExists(t, filepath.Join(o.Dir, importFolder))
+}
+
+// TestDamagedDatabase does not import over a database that can perhaps be repaired.
+func TestDamagedDatabase(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	o := options(r, g, n)
+	o.Dir = t.TempDir()
+	run(t, o, n, confirmedAt(len(r.P)))
+	require.NoError(t, os.Remove(filepath.Join(o.Dir, currentFile)))
+	o.Checkpoint = checkpointAt(t, r, g, 20)
+	before, err := os.ReadDir(o.Dir)
+	require.NoError(t, err)
+	node, err := New(o)
+	require.NoError(t, err)
+	require.ErrorContains(t, node.Run(t.Context(), n), "the folder "+o.Dir+" has the file 0")
+	after, err := os.ReadDir(o.Dir)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
+
+// TestImportIsKilledWhileMoving ends a process after each file that an import moves. The next one begins with the checkpoint, or
+// with the genesis if the checkpoint is not configured any more, and not with a part of the state.
+func TestImportIsKilledWhileMoving(t *testing.T) {
+	r, g := record(t)
+	n := newNetwork(r, g)
+	c := checkpointAt(t, r, g, 20)
+	for moved, last := 0, false; !last; moved++ {
+		for _, again := range []bool{true, false} {
+			o := options(r, g, n)
+			o.Dir, o.Checkpoint = filepath.Join(t.TempDir(), "pchain"), c
+			killed, err := New(o)
+			require.NoError(t, err)
+			unfinished := filepath.Join(o.Dir, importFolder)
+			require.NoError(t, killed.importInto(t.Context(), unfinished))
+			files, err := os.ReadDir(unfinished)
+			require.NoError(t, err)
+			slices.SortStableFunc(files, func(a, b os.DirEntry) int {
+				return cmp.Compare(strings.Count(a.Name(), currentFile), strings.Count(b.Name(), currentFile))
+			})
+			for _, file := range files[:moved] {
+				require.NoError(t, os.Rename(filepath.Join(unfinished, file.Name()), filepath.Join(o.Dir, file.Name())))
+			}
+			last = moved == len(files)
+			first := 20
+			if !again {
+				o.Checkpoint = nil
+				if !last {
+					first = 0
+				}
+			}
+			node := run(t, o, n, confirmedAt(len(r.P)))
+			require.EqualValues(t, first, node.First(), "after %v", files[:moved])
+			require.NoDirExists(t, unfinished)
+			o.Checkpoint = nil
+			node, err = New(o)
+			require.NoError(t, err)
+			require.EqualValues(t, first, node.First(), "after another start")
+		}
+	}
 }
 
 // TestExportAtHeight exports checkpoints of coming heights. One is that of a proposal, whose changes the next block makes.

@@ -134,7 +134,7 @@ func (f *follower) advance(ctx context.Context) error {
 				if n := f.next - from; n >= manyBlocks {
 					f.log.Info("downloaded and executed blocks of the "+f.name, slog.Uint64("blocks", n), slog.Uint64("height", f.next-1), slog.Duration("took", time.Since(began)))
 				}
-				return f.finish()
+				return f.finish(ctx)
 			}
 			if failure != nil {
 				err = fmt.Errorf("%w (%w)", err, failure)
@@ -192,17 +192,19 @@ func (f *follower) missing() error {
 	return nil
 }
 
-// finish ends the downloads.
-func (f *follower) finish() error {
+// finish ends the downloads. The first time, it also removes blocks that an earlier process left.
+func (f *follower) finish(ctx context.Context) error {
 	for _, d := range f.descents {
 		if !f.isTrusted(d.top) {
 			f.believed = max(f.believed, d.height)
 		}
 	}
-	f.descents = nil
-	if err := f.blocks.finish(); err != nil {
+	executed, all := f.descents, !f.swept
+	f.descents, f.swept = nil, false
+	if err := f.blocks.finish(ctx, executed, all); err != nil {
 		return &fatalError{err}
 	}
+	f.swept = true
 	return nil
 }
 

@@ -76,6 +76,7 @@ type follower struct {
 	last     ids.ID // the last executed block; empty if there is none
 	next     uint64 // the height of the block after it
 	descents []*descent
+	swept    bool              // the spool has only blocks of descents
 	trusted  []ids.ID          // not among descents yet
 	known    map[ids.ID]uint64 // heights of containers that were believed, not of all
 	believed uint64            // the greatest height that voters are known to have accepted, or that was executed at the start

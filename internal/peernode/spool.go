@@ -1,6 +1,8 @@
 package peernode
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -76,11 +78,25 @@ func (s *spool) block(height uint64) ([]byte, error) {
 	return b, nil
 }
 
-// finish ends the downloads and removes their blocks.
-func (s *spool) finish() error {
+const (
+	// removeBatch is how many blocks are removed at once. Fewer are not worth a compaction.
+	removeBatch = 1 << 14
+	// compactAfter is how many blocks are removed until the database is compacted.
+	compactAfter = 16 * removeBatch
+)
+
+// finish ends the downloads and removes their blocks. If all is set, it also removes other blocks: those of a call that
+// did not end, and those of earlier versions. If ctx ends, finish returns an error, and a later call with all removes
+// the rest.
+func (s *spool) finish(ctx context.Context, executed []*descent, all bool) error {
 	err := s.db.Delete(descentsKey) // first: without it the blocks are not missed
-	if err == nil {
-		err = database.Clear(s.db, 1<<20)
+	for _, d := range executed {
+		if err == nil {
+			err = s.remove(ctx, d.keysAfter)
+		}
+	}
+	if err == nil && all {
+		err = s.remove(ctx, s.keysAfter)
 	}
 	if err != nil {
 		return fmt.Errorf("removing executed blocks of the %s: %w", s.chain, err)
@@ -88,4 +104,71 @@ func (s *spool) finish() error {
 	return nil
 }
 
+// remove deletes keys. keysAfter returns those after last, or the first ones if last is nil, in ascending order. It
+// returns fewer than removeBatch only at the end.
+//
+// A deleted key costs each later iterator a step until LevelDB compacts the tables that have it. remove compacts the
+// range of many keys, because LevelDB does not do that by itself while a chain is only followed.
+func (s *spool) remove(ctx context.Context, keysAfter func(last []byte) ([][]byte, error)) error {
+	var first, last []byte // first since the last compaction
+	removed := 0
+	for more := true; more; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		keys, err := keysAfter(last)
+		if err != nil {
+			return err
+		}
+		if more = len(keys) == removeBatch; len(keys) > 0 {
+			last = keys[len(keys)-1]
+			if first == nil {
+				first = keys[0]
+			}
+		}
+		batch := s.db.NewBatch()
+		for _, key := range keys {
+			if err := batch.Delete(key); err != nil {
+				return err
+			}
+		}
+		if err := batch.Write(); err != nil {
+			return err
+		}
+		removed += len(keys)
+		if removed >= compactAfter || !more && removed >= removeBatch {
+			if err := s.db.Compact(first, append(bytes.Clone(last), 0)); err != nil {
+				return err
+			}
+			first, removed = nil, 0
+		}
+	}
+	return nil
+}
+
+// keysAfter returns up to removeBatch keys of downloaded blocks. See spool.remove.
+func (d *descent) keysAfter(last []byte) (keys [][]byte, _ error) {
+	height := d.lowest
+	if last != nil {
+		height = heightOf(last) + 1
+	}
+	for ; height <= d.height && len(keys) < removeBatch; height++ {
+		keys = append(keys, blockKey(height))
+	}
+	return keys, nil
+}
+
+// keysAfter returns up to removeBatch keys that are stored. See remove.
+func (s *spool) keysAfter(last []byte) (keys [][]byte, _ error) {
+	it := s.db.NewIteratorWithStart(last) // last itself is deleted
+	defer it.Release()
+	for len(keys) < removeBatch && it.Next() {
+		keys = append(keys, bytes.Clone(it.Key()))
+	}
+	return keys, it.Error()
+}
+
 func blockKey(height uint64) []byte { return binary.BigEndian.AppendUint64([]byte{'b'}, height) }
+
+// heightOf returns the height of a blockKey.
+func heightOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
