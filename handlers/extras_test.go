@@ -212,6 +212,7 @@ func TestPagesOfTheNodeAPI(t *testing.T) {
 			continue
 		}
 		require.Equal(t, []int{4, 2}, []int{asked, called})
+		require.Equal(t, http.StatusTooManyRequests, do(h, "OPTIONS", "/ext/info", "", "Origin", origin).Code, "no preflight")
 		require.Equal(t, http.StatusTooManyRequests, w.Code)
 		require.Equal(t, origin, w.Header().Get("Access-Control-Allow-Origin"))
 		require.Contains(t, w.Header().Get("Access-Control-Expose-Headers"), "Retry-After")

@@ -122,12 +122,12 @@ func New(o Options) (*echo.Echo, error) {
 		o.Body = func() middleware.BodyLimits { return middleware.BodyLimits{Size: 256 << 10, Time: 10 * time.Second} }
 	}
 	cors := middleware.CORS(origins...)
-	further := []echo.MiddlewareFunc{middleware.Except(forNode, cors), readableErrors(cors), pages}
+	further := []echo.MiddlewareFunc{middleware.Except(forNode, cors), exposeErrors(cors), pages}
 	if o.Tracer != nil {
 		further = append(further, middleware.Trace(o.Tracer))
 	}
 	if o.Access != nil {
-		further = append(further, middleware.Except(asksFirst, o.Access.Middleware()))
+		further = append(further, middleware.Except(isPreflight, o.Access.Middleware()))
 	}
 	e := newEcho(o.Log, o.Metrics, append(further,
 		middleware.Except(forNode, middleware.Body(o.Body)),

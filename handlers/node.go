@@ -27,16 +27,15 @@ func forNode(c echo.Context) bool {
 	return slices.Contains(nodePaths, c.Path())
 }
 
-// asksFirst reports whether a browser asks whether a page may call the node API (a CORS preflight). It sends no API key then,
-// and a node never refuses it.
-func asksFirst(c echo.Context) bool {
+// isPreflight reports whether a request is a CORS preflight of the node API. It has no API key, and a node never refuses it.
+func isPreflight(c echo.Context) bool {
 	r := c.Request()
 	return forNode(c) && r.Method == http.MethodOptions && r.Header.Get(echo.HeaderOrigin) != "" && r.Header.Get(echo.HeaderAccessControlRequestMethod) != ""
 }
 
-// readableErrors lets pages read the errors of calls that do not reach the node API, whose answers have headers of their
+// exposeErrors lets pages read the errors of calls that do not reach the node API, whose answers have headers of their
 // own.
-func readableErrors(cors echo.MiddlewareFunc) echo.MiddlewareFunc {
+func exposeErrors(cors echo.MiddlewareFunc) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			err := next(c)

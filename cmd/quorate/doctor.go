@@ -57,7 +57,7 @@ func examine(cmd *cobra.Command, c config.Config, connect time.Duration, asJSON 
 	ctx, cancel := context.WithTimeout(cmd.Context(), connect+3*time.Minute)
 	defer cancel()
 	findings := doctor.Examine(ctx, doctor.Options{Config: c, Connect: connect, Log: logs.NewLogger("error", io.Discard)})
-	if err := ctx.Err(); err != nil { // what was under way looks like a failure
+	if err := cmd.Context().Err(); err != nil { // an interruption; what was under way looks like a failure
 		return fmt.Errorf("the examination did not end: %w", err)
 	}
 	worst := doctor.Worst(findings)

@@ -259,9 +259,17 @@ func verifyStore(ctx context.Context, file, name string, o primary.VerifyOptions
 		for _, name := range names {
 			v.begin(name)
 			if err := network.Verify(ctx, network.Options{Name: name, Config: c.Networks[name], Log: log, Store: s}, o, v.tell); err != nil {
-				return &exitError{code: exitFailed, err: fmt.Errorf("network %s: %w", name, err), hint: "Does its node answer?"}
+				return &exitError{code: exitFailed, err: fmt.Errorf("network %s: %w", name, err), hint: unverifiedHint(err)}
 			}
 		}
 		return nil
 	})
+}
+
+// unverifiedHint says what to look at if a verification ended early.
+func unverifiedHint(err error) string {
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrClosed) {
+		return "Does the store's server answer?"
+	}
+	return "Does its node answer?"
 }

@@ -455,10 +455,13 @@ func signFailure(e *aggregator.Error) error {
 				err = errors.New("the quorum is not reached")
 			}
 		}
-		return &exitError{code: exitNegative, err: err, hint: hint}
+		return &exitError{code: exitNegative, err: errors.New(flagNames.Replace(err.Error())), hint: flagNames.Replace(hint)}
 	}
 	return &exitError{code: exitFailed, err: err, hint: "Try again in a moment. If it keeps failing, look at the node and at the log."}
 }
+
+// flagNames replaces the field names of requests, in texts that are the same for all clients, by the flags of the command.
+var flagNames = strings.NewReplacer("waitSeconds makes", "a longer --timeout makes", "give waitSeconds", "give a longer --timeout")
 
 // describeReasons returns one line for what signed and one for each reason for which weight is missing.
 func describeReasons(a *aggregator.Account) string {

@@ -83,7 +83,7 @@ func (f *fake) network() data.Network {
 		Archives:        map[ids.ID]data.Archive{pID: upTo{simulatedArchive(), history.P}, xID: upTo{simulatedArchive(), history.X}},
 		ArchiveProgress: func(id ids.ID) data.Progress { return f.progress[id] },
 		Registry:        simulated().index, RegistryProgress: func(context.Context) data.Progress { return f.progress[pID] },
-		Uptimes: uptimes{},
+		Uptimes: uptimes{ids.NodeID{1}: {}},
 		Cortina: func(context.Context) (time.Time, error) { return f.cortina, nil },
 	}
 }

@@ -191,12 +191,14 @@ func TestUptimes(t *testing.T) {
 // are not.
 func TestUnknownUptimes(t *testing.T) {
 	n := newFake().network()
-	n.Uptimes = uptimes(nil)
-	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
-	for _, query := range []string{"sortBy=uptimePerformance", "minUptimePerformance=0", "maxUptimePerformance=100", "sortBy=delegationFee&minUptimePerformance=80"} {
-		requireError(t, apitest.Get(h, base+"/validators?"+query), 503, "the node that knows the uptimes of validators does not answer")
+	for _, none := range []uptimes{nil, {}} { // no node answers, and one answers without uptimes
+		n.Uptimes = none
+		h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
+		for _, query := range []string{"sortBy=uptimePerformance", "minUptimePerformance=0", "maxUptimePerformance=100", "sortBy=delegationFee&minUptimePerformance=80"} {
+			requireError(t, apitest.Get(h, base+"/validators?"+query), 503, "no upstream node reports uptimes")
+		}
+		require.NotEmpty(t, validatorsAt(t, h, base+"/validators?sortBy=delegationFee"))
 	}
-	require.NotEmpty(t, validatorsAt(t, h, base+"/validators?sortBy=delegationFee"))
 }
 
 func validatorsAt(t *testing.T, h http.Handler, path string) (all []map[string]any) {

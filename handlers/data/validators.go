@@ -173,11 +173,11 @@ func (n *network) sendValidators(ctx context.Context, r operation.Request, p pag
 		return err
 	}
 	uptimes := n.uptimes(ctx)
-	if uptimes == nil && (want.Sort == registry.ByUptime || l.uptimes()) {
+	if len(uptimes) == 0 && (want.Sort == registry.ByUptime || l.uptimes()) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return apierr.Unavailable(nil, "the node that knows the uptimes of validators does not answer; try again later")
+		return apierr.Unavailable(nil, "no upstream node reports uptimes")
 	}
 	want.Ascending, want.Limit, want.After, want.CurrentOnly = p.ascending, p.Size, after, l.currentOnly()
 	want.Wants = func(v *registry.Validation, now time.Time) bool { return l.allow(v, now, uptimes) }

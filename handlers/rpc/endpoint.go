@@ -229,7 +229,7 @@ func (r *request) forward() (*node.Forwarded, error) {
 // Ask asks upstream nodes for what only reads and returns the result unchanged. A node's own error is a RefusalError.
 func Ask(ctx context.Context, upstream Upstream, path, method string, params []byte) ([]byte, error) {
 	if upstream == nil {
-		return nil, errors.New("there is no node")
+		return nil, errors.New("no upstream node is configured")
 	}
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
 	got, err := upstream.Forward(ctx, path, body, true)

@@ -173,7 +173,7 @@ func (e Ethereum) read(body []byte) (c calls, refusal []byte, ok bool) {
 // namespace is a node's. A method without a namespace is invalid; the upstream node refuses it.
 func (e Ethereum) refuses(one ethCall) (code int, message string) {
 	if one.ambiguous {
-		return codeInvalid, "the call has more than one method; send one"
+		return codeInvalid, "a call has more than one method; send one"
 	}
 	namespace, _, found := strings.Cut(one.Method, "_")
 	if e.Namespaces == nil || !found || slices.Contains(e.Namespaces, namespace) {

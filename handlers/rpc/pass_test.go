@@ -72,22 +72,23 @@ func TestCallsArePassedOn(t *testing.T) {
 	unknown := func(method string) string {
 		return `{"code":-32601,"message":"the method ` + method + ` does not exist/is not available"}}`
 	}
-	const twice = `{"code":-32600,"message":"the call has more than one method; send one"}}`
+	const twice = `{"code":-32600,"message":"a call has more than one method; send one"}}`
 	const batch = `{"code":-32600,"message":"the batch is not forwarded: the method debug_setHead does not exist/is not available"}}`
 	for refused, want := range map[string]string{
-		`{"method":"debug_traceTransaction","id":"x"}`:                     `{"jsonrpc":"2.0","id":"x","error":` + unknown("debug_traceTransaction"),
-		`{"METHOD":"admin_peers","id":1}`:                                  `{"jsonrpc":"2.0","id":1,"error":` + unknown("admin_peers"), // a node reads it so, too
-		`{"method":"eth_call","method":"txpool_content","id":1}`:           `{"jsonrpc":"2.0","id":1,"error":` + twice,
-		`{"method":"debug_setHead","method":"eth_call","id":1}`:            `{"jsonrpc":"2.0","id":1,"error":` + twice,
-		`{"method":"debug_setHead","METHOD":"eth_call","id":1}`:            `{"jsonrpc":"2.0","id":1,"error":` + twice,
-		`{"method":"personal_sign","jsonrpc":2,"id":[1]}`:                  `{"jsonrpc":"2.0","id":[1],"error":` + unknown("personal_sign"),
-		`{"method":"debug_setHead","method":5,"id":1}`:                     `{"jsonrpc":"2.0","id":1,"error":` + twice,
-		`[{"method":"eth_a","METHOD":"eth_b","id":1}]`:                     `[{"jsonrpc":"2.0","id":1,"error":` + twice + `]`,
-		`{"method":"ETH_call","id":1}`:                                     `{"jsonrpc":"2.0","id":1,"error":` + unknown("ETH_call"),
-		`[{"method":"eth_call","id":1},{"method":"debug_setHead"}]`:        `[{"jsonrpc":"2.0","id":1,"error":` + batch + `]`,
-		`[{"method":"eth_call","id":1},{"method":"debug_setHead","id":2}]`: `[{"jsonrpc":"2.0","id":1,"error":` + batch + `,{"jsonrpc":"2.0","id":2,"error":` + unknown("debug_setHead") + `]`,
-		`{"method":"debug_setHead"}`:                                       ``, // a notification
-		`{"method":`:                                                       `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`,
+		`{"method":"debug_traceTransaction","id":"x"}`:                              `{"jsonrpc":"2.0","id":"x","error":` + unknown("debug_traceTransaction"),
+		`{"METHOD":"admin_peers","id":1}`:                                           `{"jsonrpc":"2.0","id":1,"error":` + unknown("admin_peers"), // a node reads it so, too
+		`{"method":"eth_call","method":"txpool_content","id":1}`:                    `{"jsonrpc":"2.0","id":1,"error":` + twice,
+		`{"method":"debug_setHead","method":"eth_call","id":1}`:                     `{"jsonrpc":"2.0","id":1,"error":` + twice,
+		`{"method":"debug_setHead","METHOD":"eth_call","id":1}`:                     `{"jsonrpc":"2.0","id":1,"error":` + twice,
+		`{"method":"personal_sign","jsonrpc":2,"id":[1]}`:                           `{"jsonrpc":"2.0","id":[1],"error":` + unknown("personal_sign"),
+		`{"method":"debug_setHead","method":5,"id":1}`:                              `{"jsonrpc":"2.0","id":1,"error":` + twice,
+		`[{"method":"eth_a","METHOD":"eth_b","id":1}]`:                              `[{"jsonrpc":"2.0","id":1,"error":` + twice + `]`,
+		`{"method":"ETH_call","id":1}`:                                              `{"jsonrpc":"2.0","id":1,"error":` + unknown("ETH_call"),
+		`[{"method":"eth_call","id":1},{"method":"debug_setHead"}]`:                 `[{"jsonrpc":"2.0","id":1,"error":` + batch + `]`,
+		`[{"method":"eth_call","id":1},{"method":"debug_setHead","id":2}]`:          `[{"jsonrpc":"2.0","id":1,"error":` + batch + `,{"jsonrpc":"2.0","id":2,"error":` + unknown("debug_setHead") + `]`,
+		`[{"method":"eth_call","id":1},{"method":"eth_a","METHOD":"eth_b","id":2}]`: `[{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the batch is not forwarded: a call has more than one method; send one"}},{"jsonrpc":"2.0","id":2,"error":` + twice + `]`,
+		`{"method":"debug_setHead"}`:                                                ``, // a notification
+		`{"method":`:                                                                `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}`,
 	} {
 		response, got := post(t, server.URL, "application/json", refused)
 		require.Equal(t, http.StatusOK, response.StatusCode, refused)

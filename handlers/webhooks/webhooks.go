@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func explain(err error) error {
 	case errors.Is(err, webhook.ErrLimit):
 		return &apierr.Error{Status: http.StatusBadRequest, Message: "there are as many active webhooks as allowed; deactivate one first, or add addresses to one", Err: err}
 	case errors.Is(err, webhook.ErrFull):
-		return &apierr.Error{Status: http.StatusServiceUnavailable, Message: "this instance has as many webhooks of all API keys as it can; ask its operator to delete keys that are not used", Err: err}
+		return &apierr.Error{Status: http.StatusServiceUnavailable, Message: fmt.Sprintf("this instance has the maximum of %d webhooks of all API keys; deactivate one of yours to replace it, or ask its operator for another instance", webhook.MaxWebhooks), Err: err}
 	case errors.Is(err, webhook.ErrNoSecret):
 		return &apierr.Error{Status: http.StatusNotFound, Message: "there is no shared secret yet; send POST /v1/webhooks:generateOrRotateSharedSecret, or create a webhook", Err: err}
 	}

@@ -245,7 +245,7 @@ func TestFull(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w := a.do(http.MethodPost, "/v1/webhooks", `{"eventType":"address_activity","url":"https://example.org","chainId":"43113","metadata":{"addresses":["`+one+`"]}}`)
-	apitest.RequireError(t, w, 400, 503, "this instance has as many webhooks of all API keys as it can")
+	apitest.RequireError(t, w, 400, 503, "this instance has the maximum of 1000 webhooks of all API keys")
 }
 
 // TestOwners checks that an API key sees its own webhooks and secret only.

@@ -366,9 +366,9 @@ func (s *Postgres) renew(ctx context.Context, err error) bool {
 }
 
 // passing reports whether the server refused a statement for a reason that may pass: serialization_failure,
-// deadlock_detected, query_canceled by its operator, internal_error, insufficient_resources, and system_error.
+// deadlock_detected, query_canceled by its operator, insufficient_resources, and system_error.
 func passing(c string) bool {
-	return c == "40001" || c == "40P01" || c == "57014" || c == "XX000" || strings.HasPrefix(c, "53") || strings.HasPrefix(c, "58")
+	return c == "40001" || c == "40P01" || c == "57014" || strings.HasPrefix(c, "53") || strings.HasPrefix(c, "58")
 }
 
 // wrap maps an error to the errors of this package.

@@ -205,7 +205,8 @@ export async function ask(path, options = {}) {
     throw new Error(`The service answered with status ${response.status}.`);
   }
   if (!response.ok) throw failure(body, response.status);
-  return body;
+  const summary = response.headers.get("Signing-Summary");
+  return summary ? { ...body, summary: JSON.parse(summary) } : body;
 }
 
 /** The error that an answer describes: message, status, code, and for signing the account. */

@@ -38,13 +38,13 @@ type Assets interface {
 	Assets(ctx context.Context, assetIDs []ids.ID) ([]*own.Asset, error)
 }
 
-// Options are the parts of a Service. Its Content is set by New.
+// Options configures a Service. New sets Chain.Content.
 type Options struct {
 	Chain  chain.Options
 	Assets Assets
 	// Aliases maps aliases of the chain's assets to IDs.
 	Aliases map[string]ids.ID
-	// Upstream reports transactions that are not accepted yet; nil if there are no nodes. Path is the chain's.
+	// Upstream is asked about transactions while the index is behind; nil if there are no upstream nodes. Path is the chain's.
 	Upstream rpc.Upstream
 	Path     string
 }
@@ -110,38 +110,37 @@ func (s *Service) GetTx(r *http.Request, args *api.GetTxArgs, reply *rpc.Raw) er
 	return s.chain.Tx(r.Context(), args, reply)
 }
 
-// GetTxStatus is avm.getTxStatus. Nodes report transactions that an index that is behind lacks. One that they report as
-// accepted is still reported as processing until it is indexed, so that its outputs are there once it is accepted.
+// GetTxStatus is avm.getTxStatus. While the index is behind, upstream nodes are asked about transactions that it lacks. One
+// that they report as accepted is still processing until it is indexed, so that its outputs are there once it is accepted.
 func (s *Service) GetTxStatus(r *http.Request, args *api.JSONTxID, reply *avm.GetTxStatusReply) error {
 	if args.TxID == ids.Empty {
 		return errNoTxID
 	}
 	ctx := r.Context()
+	behind := s.chain.Behind()
 	known, err := s.chain.Known(ctx, args.TxID)
-	if errors.Is(err, rpc.ErrForward) && s.options.Upstream != nil {
-		const method = "avm.getTxStatus"
-		result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, fmt.Appendf(nil, `{"txID":%q}`, args.TxID))
-		if err == nil {
-			err = json.Unmarshal(result, reply)
-		}
-		if err != nil {
-			return rpc.Unanswered(s.chain.Log, method, err)
-		}
-		if reply.Status != choices.Accepted {
-			return nil
-		}
-		reply.Status = choices.Processing
-		if known, err = s.chain.Known(ctx, args.TxID); known {
-			reply.Status = choices.Accepted
-		}
-		if errors.Is(err, rpc.ErrForward) {
-			err = nil
-		}
+	switch {
+	case err != nil:
 		return err
-	}
-	reply.Status = choices.Unknown
-	if known {
+	case known:
 		reply.Status = choices.Accepted
+		return nil
+	case !behind || s.options.Upstream == nil:
+		reply.Status = choices.Unknown
+		return nil
+	}
+	const method = "avm.getTxStatus"
+	result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, fmt.Appendf(nil, `{"txID":%q}`, args.TxID))
+	if err == nil {
+		err = json.Unmarshal(result, reply)
+	}
+	if err != nil {
+		return rpc.Unanswered(s.chain.Log, method, err)
+	}
+	if reply.Status == choices.Accepted {
+		if known, err = s.chain.Known(ctx, args.TxID); !known {
+			reply.Status = choices.Processing
+		}
 	}
 	return err
 }

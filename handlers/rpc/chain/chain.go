@@ -331,17 +331,13 @@ func (c *Chain) At(ctx context.Context, height uint64) ([]byte, error) {
 	return c.inner(ctx, height)
 }
 
-// Known reports whether a transaction exists.
+// Known reports whether a transaction is indexed, or part of the genesis.
 func (c *Chain) Known(ctx context.Context, id ids.ID) (bool, error) {
 	if _, ok := c.Genesis[id]; ok {
 		return true, nil
 	}
-	behind := c.Behind()
 	_, err := c.Find(ctx, id)
 	if errors.Is(err, database.ErrNotFound) {
-		if behind {
-			return false, rpc.ErrForward
-		}
 		return false, nil
 	}
 	return err == nil, err

@@ -771,16 +771,61 @@ func TestErrors(t *testing.T) {
 	require.Contains(t, string(raw), `"balance":"0"`)
 }
 
+// TestStatusOfANewTransaction indexes a transaction of the X-Chain while an upstream node reports that it is accepted, or
+// never.
+func TestStatusOfANewTransaction(t *testing.T) {
+	w := newWorld(t, 100, 0)
+	w.stalled.Store(true)
+	blocks := w.inner(t, history.X)
+	parser, err := xchain.NewParser()
+	require.NoError(t, err)
+	last, err := parser.ParseBlock(blocks[len(blocks)-1])
+	require.NoError(t, err)
+	id := last.Txs()[0].ID()
+	var b, again store.Batch
+	for row, err := range store.Rows(t.Context(), w.rows, store.FamilyTxPlace) {
+		require.NoError(t, err)
+		b.Delete(store.FamilyTxPlace, row.PK)
+		again.Put(store.FamilyTxPlace, row.PK, row.V)
+	}
+	require.NoError(t, w.rows.Commit(t.Context(), &b))
+	requireStatus := func(want string) {
+		t.Helper()
+		raw, failure := w.call(t, "avm.getTxStatus", `{"txID":"`+id.String()+`"}`)
+		require.Empty(t, failure)
+		require.JSONEq(t, `{"status":"`+want+`"}`, string(raw))
+	}
+	indexes := func() error { return nil }
+	w.upstream.set(func(string) string {
+		if err := indexes(); err != nil {
+			return err.Error()
+		}
+		return `{"jsonrpc":"2.0","result":{"status":"Accepted"},"id":1}`
+	})
+	requireStatus("Processing")
+	indexes = func() error { return w.rows.Commit(t.Context(), &again) }
+	requireStatus("Accepted")
+	// Without the store, the node's answer is the best.
+	indexes = func() error { return nil }
+	require.NoError(t, w.rows.Close())
+	requireStatus("Accepted")
+}
+
 // TestStatusOfANewBlockchain asks nodes about a blockchain that an index that is behind lacks.
 func TestStatusOfANewBlockchain(t *testing.T) {
 	w := newWorld(t, 100, 0)
 	w.upstream.set(func(string) string { return `{"jsonrpc":"2.0","result":{"status":"Preferred"},"id":"a"}` })
-	for stalled, want := range map[bool]string{false: `{"status":"Unknown"}`, true: `{"status":"Preferred"}`} {
-		w.stalled.Store(stalled)
+	requireStatus := func(want string) {
+		t.Helper()
 		raw, failure := w.call(t, "platform.getBlockchainStatus", `{"blockchainID":"`+ids.ID{1}.String()+`"}`)
 		require.Empty(t, failure)
-		require.JSONEq(t, want, string(raw))
+		require.JSONEq(t, `{"status":"`+want+`"}`, string(raw))
 	}
+	requireStatus("Unknown")
+	w.stalled.Store(true)
+	requireStatus("Preferred")
+	w.upstream.set(func(string) string { return "" })
+	requireStatus("Unknown")
 }
 
 func TestWhatOnlyNodesKnow(t *testing.T) {

@@ -227,7 +227,7 @@ func (s *Service) GetBlockchains(r *http.Request, _ *struct{}, reply *rpc.Raw) e
 }
 
 // GetBlockchainStatus is platform.getBlockchainStatus. The service does not validate: chains that it follows are
-// Syncing.
+// Syncing. While the index is behind, upstream nodes are asked about a blockchain that it lacks.
 func (s *Service) GetBlockchainStatus(r *http.Request, args *platformvm.GetBlockchainStatusArgs, reply *platformvm.GetBlockchainStatusReply) error {
 	if args.BlockchainID == "" {
 		return errors.New("argument 'blockchainID' not given")
@@ -251,9 +251,18 @@ func (s *Service) GetBlockchainStatus(r *http.Request, args *platformvm.GetBlock
 	if _, ok := all.known[id]; ok {
 		reply.Status = status.Created
 	} else if behind {
-		return rpc.ErrForward
+		s.askBlockchainStatus(r.Context(), id, reply)
 	}
 	return nil
+}
+
+// askBlockchainStatus sets reply to what upstream nodes report, if they do.
+func (s *Service) askBlockchainStatus(ctx context.Context, id ids.ID, reply *platformvm.GetBlockchainStatusReply) {
+	result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, "platform.getBlockchainStatus", fmt.Appendf(nil, `{"blockchainID":%q}`, id))
+	var reported platformvm.GetBlockchainStatusReply
+	if err == nil && json.Unmarshal(result, &reported) == nil {
+		*reply = reported
+	}
 }
 
 // GetUTXOs is platform.getUTXOs.

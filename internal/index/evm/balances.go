@@ -167,9 +167,9 @@ type TokenSumPage struct {
 	Next []byte
 }
 
-// namedAtOnce is the number of named contracts, or the limit if it is greater, after which a page ends short: the index may
-// not know them, and then a node is called to find out what each is.
-const namedAtOnce = 100
+// mostUnknown is the number of named contracts that the index does not know after which a page ends short: a node is called
+// to find out what each is.
+const mostUnknown = 25
 
 // sumPosition is the size of a position: the block number of all pages, and the last contract of the preceding page.
 const sumPosition = 8 + common.AddressLength
@@ -212,9 +212,6 @@ func (s *state) tokenSums(ctx context.Context, c *classifier, q TokenSumQuery) (
 	t := tokenSums{state: s, classifier: c, partition: s.chain.partition(q.Wallet[:], []byte{erc20Transfers}), page: p}
 	named := len(q.Contracts) > 0
 	for chunk, full := range chunks(q.Limit) {
-		if named {
-			chunk, full = max(chunk, namedAtOnce), true
-		}
 		rows, end, err := t.rows(ctx, q.Contracts, lo, chunk)
 		if err != nil {
 			return nil, fmt.Errorf("reading balances: %w", err)
@@ -231,7 +228,7 @@ func (s *state) tokenSums(ctx context.Context, c *classifier, q TokenSumQuery) (
 			break
 		}
 		last := rows[len(rows)-1].K
-		if full {
+		if full || named {
 			p.Next = t.position(common.BytesToAddress(last))
 			break
 		}
@@ -253,8 +250,8 @@ func (t *tokenSums) position(contract common.Address) []byte {
 	return append(uint64Key(t.page.At.Number), contract[:]...)
 }
 
-// rows returns at most limit rows from a key on, of some contracts or of all. end reports that there are no more. The value
-// is nil for a named contract without a row.
+// rows returns rows from a key on: those of some contracts, or at most limit. end reports that there are no more. The value is
+// nil for a named contract without a row.
 func (t *tokenSums) rows(ctx context.Context, contracts []common.Address, lo []byte, limit int) (rows []store.Row, end bool, err error) {
 	if len(contracts) == 0 {
 		rows, err = t.Scan(ctx, store.FamilyEVMTokenBalance, t.partition, lo, nil, store.Ascending, limit)
@@ -268,19 +265,31 @@ func (t *tokenSums) rows(ctx context.Context, contracts []common.Address, lo []b
 			keys = append(keys, store.PK{P: t.partition, K: bytes.Clone(contract[:])})
 		}
 	}
-	end = len(keys) <= limit
-	keys = keys[:min(len(keys), limit)]
 	if len(keys) == 0 {
-		return nil, end, nil
+		return nil, true, nil
 	}
 	values, err := t.Get(ctx, store.FamilyEVMTokenBalance, keys)
 	if err != nil {
 		return nil, false, err
 	}
+	contractRows := make([]store.PK, len(keys))
+	for i := range keys {
+		contractRows[i] = store.PK{P: t.chain.partition(keys[i].K)}
+	}
+	known, err := t.Get(ctx, store.FamilyEVMContract, contractRows)
+	if err != nil {
+		return nil, false, err
+	}
+	unknown := 0
 	for i, v := range values {
+		if v == nil && known[i] == nil {
+			if unknown++; unknown > mostUnknown {
+				return rows, false, nil
+			}
+		}
 		rows = append(rows, store.Row{K: keys[i].K, V: v})
 	}
-	return rows, end, nil
+	return rows, true, nil
 }
 
 // read appends the sums of rows as of the page's block, of contracts that follow the standard and had transfers or are

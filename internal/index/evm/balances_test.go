@@ -187,7 +187,7 @@ func TestNamedTokens(t *testing.T) {
 	for i := range 200 {
 		named = append(named, common.Address{1, 19: byte(i)})
 	}
-	for limit, most := range map[int]int{1: 100, 10: 100, 150: 151} {
+	for _, limit := range []int{1, 10, 150} {
 		q, pages := evm.TokenSumQuery{Wallet: address(1), Limit: limit, Contracts: named}, 0
 		var got []evm.TokenSum
 		for a.most = 0; ; pages++ {
@@ -200,8 +200,8 @@ func TestNamedTokens(t *testing.T) {
 		}
 		require.Len(t, got, 1)
 		require.Equal(t, []any{coin, "0"}, []any{got[0].Contract, got[0].Sum.String()})
-		require.LessOrEqual(t, a.most, most)
-		require.LessOrEqual(t, pages, 2)
+		require.LessOrEqual(t, a.most, 25)
+		require.LessOrEqual(t, pages, 8)
 	}
 }
 

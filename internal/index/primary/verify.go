@@ -171,7 +171,8 @@ func (l *line[B]) verify(v *verifier) error {
 				continue
 			}
 		}
-		if err != nil && (v.ctx.Err() != nil || errors.Is(err, store.ErrClosed) || stored && !errors.Is(err, index.ErrVerticesMissing)) {
+		waits := errors.Is(err, index.ErrVerticesMissing) || errors.Is(err, node.ErrUnavailable)
+		if err != nil && (v.ctx.Err() != nil || errors.Is(err, store.ErrClosed) || stored && !waits) {
 			return err
 		}
 		if err != nil {
@@ -424,6 +425,8 @@ const (
 	// confirmations is the number of comparisons that must find a difference. The node's URL may stand for several
 	// nodes, and one that is behind may answer a part of a comparison.
 	confirmations = 3
+	// mostFailures is the number of addresses in a row that may use up their attempts: the next ones would, too.
+	mostFailures = 3
 )
 
 // errApart means that node and index were not at the same block during all attempts.
@@ -431,14 +434,17 @@ var errApart = errors.New("node and index cannot be compared")
 
 // addresses compares the outputs and balances of addresses with the node's.
 func (v *verifier) addresses(all []ids.ShortID) error {
-	checked, unchecked, outputs, bad := 0, 0, 0, v.verdict.Wrong
+	checked, unchecked, failures, outputs, bad := 0, 0, 0, 0, v.verdict.Wrong
 	var last error
 	for i, address := range all {
 		n, differences, err := v.differences(address)
 		if v.ctx.Err() != nil {
 			return v.ctx.Err()
 		}
-		if errors.Is(err, errApart) {
+		if failures++; err == nil || answers(err) {
+			failures = 0
+		}
+		if errors.Is(err, errApart) || failures == mostFailures {
 			unchecked, last = unchecked+len(all)-i, err
 			break
 		}
@@ -463,11 +469,24 @@ func (v *verifier) addresses(all []ids.ShortID) error {
 	return nil
 }
 
+// answers reports whether an error is the node's answer, which stays the same.
+func answers(err error) bool {
+	return errors.Is(err, node.ErrMalformed) || errors.As(err, new(*node.RPCError))
+}
+
 // differences compares an address with the node until one comparison finds no difference, or several find the same
-// ones. It returns the number of outputs. The error says why the address could not be compared; it is errApart if no
-// address can.
+// ones. It returns the number of outputs. The error says why the address could not be compared, and a difference that too
+// few comparisons found; it is errApart if no address can.
 func (v *verifier) differences(address ids.ShortID) (n int, differences []string, err error) {
 	found := make(map[string]int) // number of comparisons by difference
+	defer func() {
+		for d, times := range found {
+			if err != nil {
+				err = fmt.Errorf("%w; found %d times instead of %d: %s", err, times, confirmations, d)
+				return
+			}
+		}
+	}()
 	for attempt := range attempts {
 		if attempt > 0 {
 			if err := v.pause(); err != nil {
@@ -480,9 +499,8 @@ func (v *verifier) differences(address ids.ShortID) (n int, differences []string
 		}
 		differences = nil
 		n, err = v.compare(address, func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) })
-		var refused *node.RPCError
-		if errors.Is(err, node.ErrMalformed) || errors.As(err, &refused) {
-			return 0, nil, err // the answer stays the same
+		if answers(err) {
+			return 0, nil, err
 		}
 		if err != nil {
 			continue
@@ -502,7 +520,7 @@ func (v *verifier) differences(address ids.ShortID) (n int, differences []string
 		if len(differences) > 0 {
 			return n, differences, nil
 		}
-		err = errors.New("each comparison finds other differences")
+		err = errors.New("the comparisons differ")
 	}
 	return 0, nil, err
 }

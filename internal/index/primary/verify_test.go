@@ -415,4 +415,38 @@ func TestVerifyAddresses(t *testing.T) {
 			require.Equal(t, test.calls, calls)
 		})
 	}
+	t.Run("none can be reached", func(t *testing.T) {
+		asked := make(map[ids.ShortID]bool)
+		answers.change = func(_, _ string, of ids.ShortID, _ [][]byte) ([][]byte, error) {
+			asked[of] = true
+			return nil, node.ErrUnavailable
+		}
+		_, unchecked, err := verifyAll(t, chains, addresses)
+		require.NoError(t, err)
+		require.Len(t, unchecked, 1)
+		require.Contains(t, unchecked[0], fmt.Sprintf("balances of %d of %d addresses: ", addresses, addresses))
+		require.Len(t, asked, 3, "the others would take as long")
+	})
+
+	t.Run("a difference before an outage", func(t *testing.T) {
+		var first ids.ShortID
+		lists := 0
+		answers.change = func(chain, source string, of ids.ShortID, utxos [][]byte) ([][]byte, error) {
+			if first == ids.ShortEmpty && len(utxos) > 0 && chain == "P" && source == "P" {
+				first = of
+			}
+			if of != first || chain != "P" || source != "P" {
+				return utxos, nil
+			}
+			if lists++; lists > 2 {
+				return nil, node.ErrUnavailable
+			}
+			return utxos[1:], nil
+		}
+		wrong, unchecked, err := verifyAll(t, chains, addresses)
+		require.NoError(t, err)
+		require.Empty(t, wrong)
+		require.Len(t, unchecked, 1)
+		require.Contains(t, unchecked[0], "found 2 times instead of 3: ")
+	})
 }

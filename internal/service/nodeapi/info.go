@@ -86,8 +86,8 @@ type nodeReport struct {
 	evm      atomic.Pointer[string]
 }
 
-// reportAge is how old the values of a nodeReport get.
-const reportAge = 10 * time.Minute
+// betweenReports is the pause after a report.
+const betweenReports = 10 * time.Minute
 
 // follow asks upstream nodes until ctx ends.
 func (t *nodeReport) follow(ctx context.Context) {
@@ -95,7 +95,7 @@ func (t *nodeReport) follow(ctx context.Context) {
 		_ = askAgain.Do(ctx, func() error { return t.ask(ctx) }, nil) // fails only when ctx ends
 		select {
 		case <-ctx.Done():
-		case <-time.After(reportAge):
+		case <-time.After(betweenReports):
 		}
 	}
 }
