@@ -256,9 +256,13 @@ func moveFiles(from, to string) error {
 // removeImport removes what an interrupted import left in the folder of the state. Without CURRENT, that includes the
 // files that it had moved already: LevelDB would repair a database from them.
 func removeImport(dir string) error {
-	err := os.RemoveAll(dir + ".import") // of earlier versions
-	if err != nil {
-		return fmt.Errorf("removing an unfinished import: %w", err)
+	// Of earlier versions. Removing what is not there fails on a read-only file system.
+	if found, err := exists(dir + ".import"); err != nil {
+		return err
+	} else if found {
+		if err := os.RemoveAll(dir + ".import"); err != nil {
+			return fmt.Errorf("removing an unfinished import: %w", err)
+		}
 	}
 	unfinished := filepath.Join(dir, importFolder)
 	if found, err := exists(unfinished); err != nil || !found {

@@ -141,9 +141,6 @@ func (f *Fetcher) hostOf(uri string) string {
 	case len(u.Host) > maxHost:
 		return ""
 	case strings.EqualFold(u.Scheme, "http"), strings.EqualFold(u.Scheme, "https"):
-		if slices.ContainsFunc(f.gateways, func(g *url.URL) bool { return strings.EqualFold(g.Host, u.Host) }) {
-			return gatewayHost
-		}
 		return strings.Clone(strings.ToLower(u.Host)) // the URI may be long
 	}
 	return ""

@@ -129,7 +129,7 @@ func throughGateways(contract common.Address) string { return gatewayHost + cont
 
 const (
 	// workers is the number of concurrent fetches.
-	workers = 4
+	workers = 6
 	// maxWaiting is the maximum number of waiting tokens. Further tokens are dropped until requested again.
 	maxWaiting = 4096
 	// maxPerContract and maxPerHost limit the waiting tokens of one contract and of one host, so that a slow host does
@@ -138,9 +138,9 @@ const (
 	maxPerHost     = 512
 	// maxFetched limits the concurrent fetches for one contract, whose tokens may be on many hosts.
 	maxFetched = 2
-	// maxThroughGateways limits the concurrent fetches through IPFS gateways, so that they leave a worker for other
+	// maxThroughGateways limits the concurrent fetches through IPFS gateways, so that they leave workers for other
 	// hosts. Other hosts serve one document at a time.
-	maxThroughGateways = workers - 1
+	maxThroughGateways = workers / 2
 	// maxFailures is the number of consecutive failures after which a host gets no requests, for firstPause at first.
 	// The pause doubles up to lastPause.
 	maxFailures = 3
@@ -333,6 +333,8 @@ const (
 	late
 	// unconnected means that no IPFS gateway could be connected to.
 	unconnected
+	// unasked means that no request was sent, because the URI is invalid.
+	unasked
 )
 
 // fetch fetches a document.
@@ -347,9 +349,12 @@ func (k *Keeper) fetch(ctx context.Context, uri string) (m Metadata, r result, e
 	case err != nil:
 		k.log.Debug("no metadata", slog.Any("error", err))
 		m.Status = statusOf(err)
-		if errors.Is(err, errUnconnected) {
+		switch {
+		case m.Status == InvalidURI:
+			r = unasked
+		case errors.Is(err, errUnconnected):
 			r = unconnected
-		} else if timedOut(err) {
+		case timedOut(err):
 			r = late
 		}
 	default:
@@ -435,12 +440,14 @@ func (k *Keeper) host(name string) *host {
 	if h := k.hosts[name]; h != nil {
 		return h
 	}
-	for other, idle := range k.hosts {
-		if len(k.hosts) < maxHosts {
-			break
-		}
-		if idle.fetched == 0 && idle.queued == 0 {
-			delete(k.hosts, other)
+	for _, paused := range []bool{false, true} { // those first without which nothing is forgotten
+		for other, idle := range k.hosts {
+			if len(k.hosts) < maxHosts {
+				break
+			}
+			if idle.fetched == 0 && idle.queued == 0 && idle.paused() == paused {
+				delete(k.hosts, other)
+			}
 		}
 	}
 	h := &host{limiter: rate.NewLimiter(k.rate, 1)}
@@ -458,6 +465,9 @@ func (k *Keeper) done(t token, name string, r result) {
 		return
 	}
 	h.fetched--
+	if r == unasked {
+		return
+	}
 	if name != gatewayHost {
 		h.count(r == late)
 		return
@@ -468,7 +478,7 @@ func (k *Keeper) done(t token, name string, r result) {
 		delete(k.hosts, contract) // no failures, no pause
 	case late:
 		k.host(contract).count(true)
-	case unconnected:
+	case unconnected, unasked:
 	}
 }
 

@@ -483,6 +483,7 @@ func TestGatewaysThatAreAwayAreLeftAlone(t *testing.T) {
 		}
 		ask(2, late)
 		for contract := range byte(maxFailures) {
+			ask(contract, unasked) // counts for nothing
 			ask(contract, unconnected)
 		}
 		tok := waitFor(k, nfts, 1)
@@ -493,11 +494,11 @@ func TestGatewaysThatAreAwayAreLeftAlone(t *testing.T) {
 	})
 }
 
-// TestGatewaysServeSeveralDocuments at a time, and leave a worker for other hosts.
+// TestGatewaysServeSeveralDocuments at a time, and leave workers for other hosts.
 func TestGatewaysServeSeveralDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := New(Options{Store: store.NewMemory(), Rate: 1e9})
-		for i := range workers - 1 {
+		for i := range maxThroughGateways {
 			require.Equal(t, now, k.turn(waitFor(k, common.Address{9, byte(i)}, 1), gatewayHost))
 			time.Sleep(time.Millisecond) // for the rate
 		}
@@ -595,16 +596,16 @@ func TestResultsOfGateways(t *testing.T) {
 		require.NoError(t, err)
 		defer f.Close()
 		require.Equal(t, want, fetch(t, f, "ipfs://Qm1"), gateway)
-		require.Equal(t, answered, fetch(t, f, "ipfs://"+strings.Repeat("a", maxURL)), "a URL that is not requested")
+		require.Equal(t, unasked, fetch(t, f, "ipfs://"+strings.Repeat("a", maxURL)), "a URL that is not requested")
 	}
 }
 
-// TestHostsOfGateways: the same limits apply to documents that are requested from a gateway directly.
+// TestHostsOfGateways: documents that a URI requests from a gateway directly count for its host, not for IPFS.
 func TestHostsOfGateways(t *testing.T) {
 	f, err := NewFetcher(FetchOptions{Gateways: []string{"https://one.example", "https://Two.example:8443"}})
 	require.NoError(t, err)
 	for uri, want := range map[string]string{
-		"ipfs://Qm1/7": gatewayHost, "https://ONE.example/ipfs/Qm1/7": gatewayHost, "https://two.example:8443/": gatewayHost,
+		"ipfs://Qm1/7": gatewayHost, "https://ONE.example/ipfs/Qm1/7": "one.example", "https://two.example:8443/": "two.example:8443",
 		"https://two.example/": "two.example", "https://other.example/ipfs/Qm1/7": "other.example", "gopher://one.example": "", "data:,{}": "", "https:": "",
 	} {
 		require.Equal(t, want, f.hostOf(uri), uri)
@@ -617,4 +618,15 @@ func TestDamagedRow(t *testing.T) {
 			t.Errorf("got %v for %x, want ErrCorrupt", err, b)
 		}
 	}
+}
+
+// TestPausesAreKept forgets hosts that do not pause before those that do.
+func TestPausesAreKept(t *testing.T) {
+	k := New(Options{Store: store.NewMemory(), Rate: 1e9})
+	k.host("away.example").until = time.Now().Add(time.Hour)
+	for i := range 2 * maxHosts {
+		k.host(fmt.Sprintf("%d.example", i))
+	}
+	require.Len(t, k.hosts, maxHosts)
+	require.True(t, k.hosts["away.example"].paused())
 }
