@@ -108,11 +108,10 @@ func TestClientAgainstService(t *testing.T) {
 		require.NotEmpty(t, r.Remedy)
 	}
 	require.Equal(t, a.TotalWeight, missing)
-	// The command prints the reasons that the service sent.
+	// The command prints the reasons that the service sends. Whether the round or the requests end first is a matter of time.
 	code, _, errOut := quorate(t, "", "sign", "--server", s.base, hex.EncodeToString(three.Bytes()))
 	require.Equal(t, exitNegative, code, errOut)
-	require.Contains(t, errOut, string(a.Reasons[0].Code))
-	require.Contains(t, errOut, a.Reasons[0].Remedy)
+	require.Regexp(t, `%  (NO_ANSWER|UNANSWERED): .+\n +(Check that the validators|Look at the other)`, errOut)
 	for _, v := range n.Validators()[:3] {
 		require.NoError(t, v.SetBehaviour(simnet.Honest))
 	}
