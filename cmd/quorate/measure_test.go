@@ -80,6 +80,7 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 	require.EqualValues(t, 130, r.Subnet.TotalWeight)
 	require.EqualValues(t, 123, r.Subnet.ConnectedWeight)
 
+	busy := 0.0 // the most that the machine adds to the median of a validator, in ms
 	for _, v := range all[:honest] {
 		var drawn []time.Duration
 		for _, round := range r.Rounds {
@@ -91,6 +92,7 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 		// Never less than was drawn, and not much more, as a busy machine delays some answers.
 		require.Greater(t, *got.Times.Median, median(drawn)-1, "validator %d", v.Index)
 		require.InEpsilon(t, median(drawn), *got.Times.Median, 0.5, "validator %d", v.Index)
+		busy = max(busy, *got.Times.Median-median(drawn))
 		require.NotEmpty(t, got.Version)
 		t.Logf("validator %d: drawn %.1f ms, measured %.1f ms", v.Index, median(drawn), *got.Times.Median)
 	}
@@ -113,12 +115,13 @@ func TestMeasureMatchesDrawnTimes(t *testing.T) {
 	require.Equal(t, aggregator.ReasonRefused, refusing.Reason)
 	require.Equal(t, aggregator.ReasonInvalidSignature, lying.Reason)
 
-	requireDrawnQuorums(t, n, r, honest)
+	requireDrawnQuorums(t, n, r, honest, busy)
 }
 
 // requireDrawnQuorums compares the times to shares of the weight with those that follow from
-// the drawn answer times of the first validators, the others not signing.
-func requireDrawnQuorums(t *testing.T, n *simnet.Network, r *measure.Report, honest int) {
+// the drawn answer times of the first validators, the others not signing. The machine adds
+// about busy ms.
+func requireDrawnQuorums(t *testing.T, n *simnet.Network, r *measure.Report, honest int, busy float64) {
 	t.Helper()
 	weights := []uint64{10, 11, 12, 13, 14, 15, 16, 17}
 	for _, percent := range []uint64{33, 50, 67, 80, 90} {
@@ -147,7 +150,8 @@ func requireDrawnQuorums(t *testing.T, n *simnet.Network, r *measure.Report, hon
 			continue
 		}
 		require.Equal(t, len(r.Rounds), q.Reached)
-		require.InEpsilon(t, median(drawn), *q.Times.Median, 0.1, "%d%%", percent)
+		require.Greater(t, *q.Times.Median, median(drawn)-1, "%d%%", percent)
+		require.Less(t, *q.Times.Median, 1.1*median(drawn)+busy, "%d%%", percent)
 		t.Logf("%d%%: drawn %.1f ms, measured %.1f ms", percent, median(drawn), *q.Times.Median)
 	}
 }
