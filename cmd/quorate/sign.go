@@ -206,12 +206,8 @@ func signThroughServer(ctx context.Context, cmd *cobra.Command, f signFlags, w w
 	return printSigned(cmd, f, signed.Message, signed.Summary, time.Since(start))
 }
 
-const (
-	// answerTime is the part of --timeout that is left to the server after it has waited for the message.
-	answerTime = 5 * time.Second
-	// longestWait is the longest wait that the server accepts.
-	longestWait = time.Minute
-)
+// answerTime is the part of --timeout that is left to the server after it has waited for the message.
+const answerTime = 5 * time.Second
 
 // serverOptions returns the options of a request to the server, which checks their ranges.
 func (f signFlags) serverOptions() (client.SignOptions, error) {
@@ -224,7 +220,7 @@ func (f signFlags) serverOptions() (client.SignOptions, error) {
 	}
 	return client.SignOptions{
 		SigningSubnetID: subnet, QuorumPercentage: f.quorum, QuorumPercentageBuffer: f.buffer, PChainHeight: f.height,
-		Wait: min(max(f.timeout-answerTime, 0), longestWait).Truncate(time.Second),
+		Wait: min(max(f.timeout-answerTime, 0), signing.MaxWaitSeconds*time.Second).Truncate(time.Second),
 	}, nil
 }
 

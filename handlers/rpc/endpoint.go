@@ -226,15 +226,15 @@ func (r *request) forward() (*node.Forwarded, error) {
 	return answer, nil
 }
 
-// Ask asks upstream nodes for what only reads and returns the result unchanged. A node's own error is a RefusalError.
-func Ask(ctx context.Context, upstream Upstream, path, method string, params []byte) ([]byte, error) {
+// Ask asks upstream nodes for what only reads and decodes the result. A node's own error is a RefusalError.
+func Ask(ctx context.Context, upstream Upstream, path, method string, params []byte, result any) error {
 	if upstream == nil {
-		return nil, errors.New("no upstream node is configured")
+		return errors.New("no upstream node is configured")
 	}
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
 	got, err := upstream.Forward(ctx, path, body, true)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var reply struct {
 		Result json.RawMessage `json:"result"`
@@ -243,16 +243,15 @@ func Ask(ctx context.Context, upstream Upstream, path, method string, params []b
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(got.Body, &reply); err != nil || got.Status != http.StatusOK {
-		return nil, fmt.Errorf("an answer of %d bytes with status %d", len(got.Body), got.Status)
+		return fmt.Errorf("an answer of %d bytes with status %d", len(got.Body), got.Status)
 	}
 	if reply.Error != nil {
-		return nil, RefusalError(reply.Error.Message)
+		return RefusalError(reply.Error.Message)
 	}
 	if reply.Result == nil {
-		return nil, errors.New("an answer without a result")
+		return errors.New("an answer without a result")
 	}
-	// Clone, so that the whole reply can be freed.
-	return bytes.Clone(reply.Result), nil
+	return json.Unmarshal(reply.Result, result)
 }
 
 // Unanswered returns the error for the client if an Upstream failed with err to answer a method. It logs err unless

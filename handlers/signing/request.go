@@ -20,8 +20,8 @@ const (
 	// maxJustification is the maximum length of a justification, in bytes. That of a message may be lower; see
 	// aggregator.MaxJustification.
 	maxJustification = 64 << 10
-	// maxWaitSeconds limits how long a request waits for a message that validators have not seen.
-	maxWaitSeconds = 60
+	// MaxWaitSeconds limits how long a request waits for a message that validators have not seen.
+	MaxWaitSeconds = 60
 )
 
 // form holds the field names of one request format.
@@ -156,7 +156,7 @@ func readOptions(object jsonbody.Object, f form, req *aggregator.Request) error 
 	if req.VerifyingBlockchainID, err = verifyingBlockchain(object, f, req.PChainHeight); err != nil {
 		return err
 	}
-	wait, err := object.Uint(f.waitSeconds, maxWaitSeconds)
+	wait, err := object.Uint(f.waitSeconds, MaxWaitSeconds)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package asset
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -130,11 +129,8 @@ func (s *Service) GetTxStatus(r *http.Request, args *api.JSONTxID, reply *avm.Ge
 		return nil
 	}
 	const method = "avm.getTxStatus"
-	result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, fmt.Appendf(nil, `{"txID":%q}`, args.TxID))
-	if err == nil {
-		err = json.Unmarshal(result, reply)
-	}
-	if err != nil {
+	params := fmt.Appendf(nil, `{"txID":%q}`, args.TxID)
+	if err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, params, reply); err != nil {
 		return rpc.Unanswered(s.chain.Log, method, err)
 	}
 	if reply.Status == choices.Accepted {

@@ -30,7 +30,7 @@ type current struct {
 
 // answer is the answer of an upstream node.
 type answer struct {
-	result []byte
+	result json.RawMessage
 	err    error
 	height uint64 // the height before the request
 	at     time.Time
@@ -98,7 +98,7 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		ctx, cancel := context.WithTimeout(shared, answerTimeout)
 		defer cancel()
 		a := &answer{height: height, at: time.Now()}
-		if a.result, a.err = rpc.Ask(ctx, c.upstream, c.path, method, params); a.err == nil || errors.As(a.err, new(rpc.RefusalError)) {
+		if a.err = rpc.Ask(ctx, c.upstream, c.path, method, params, &a.result); a.err == nil || errors.As(a.err, new(rpc.RefusalError)) {
 			c.answers.Set(question, a)
 		}
 		return a, a.err

@@ -123,11 +123,7 @@ func (s *Service) GetTxStatus(r *http.Request, args *platformvm.GetTxStatusArgs,
 		return err
 	}
 	const method = "platform.getTxStatus"
-	result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, params)
-	if err == nil {
-		err = json.Unmarshal(result, reply)
-	}
-	if err != nil {
+	if err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, method, params, reply); err != nil {
 		return rpc.Unanswered(s.chain.Log, method, err)
 	}
 	if reply.Status == status.Committed || reply.Status == status.Aborted {
@@ -258,9 +254,9 @@ func (s *Service) GetBlockchainStatus(r *http.Request, args *platformvm.GetBlock
 
 // askBlockchainStatus sets reply to what upstream nodes report, if they do.
 func (s *Service) askBlockchainStatus(ctx context.Context, id ids.ID, reply *platformvm.GetBlockchainStatusReply) {
-	result, err := rpc.Ask(ctx, s.options.Upstream, s.options.Path, "platform.getBlockchainStatus", fmt.Appendf(nil, `{"blockchainID":%q}`, id))
 	var reported platformvm.GetBlockchainStatusReply
-	if err == nil && json.Unmarshal(result, &reported) == nil {
+	params := fmt.Appendf(nil, `{"blockchainID":%q}`, id)
+	if rpc.Ask(ctx, s.options.Upstream, s.options.Path, "platform.getBlockchainStatus", params, &reported) == nil {
 		*reply = reported
 	}
 }

@@ -172,7 +172,7 @@ func (d *Decoder) settlement(s *stakers, one *staker, rewardedID ids.ID, committ
 		if committed {
 			own = one.reward
 		}
-	case committed && r.next > 0:
+	case committed && one.restakes():
 		if end.compounded, end.compoundedCommission, err = d.compound(one); err != nil {
 			return nil, err
 		}
@@ -225,6 +225,9 @@ func (d *Decoder) compound(one *staker) (reward, commission uint64, err error) {
 	return reward, room - reward, nil
 }
 
+// restakes reports whether a validator continues after its period and may stake its earnings again.
+func (one *staker) restakes() bool { return one.renewal != nil && one.renewal.next > 0 }
+
 // finish applies the end of a period to stakers and supply.
 func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger.Tx) error {
 	one := end.staker
@@ -243,7 +246,7 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 			s.put(validator)
 		}
 	}
-	if r := one.renewal; r != nil && committed && r.next > 0 {
+	if r := one.renewal; committed && one.restakes() {
 		one.weight += end.compounded + end.compoundedCommission
 		r.accrued += end.compounded
 		r.accruedCommission += end.compoundedCommission
@@ -265,12 +268,12 @@ func (d *Decoder) finish(s *stakers, end *settlement, committed bool, tx *ledger
 func (d *Decoder) listed(s *State, end *settlement, rewardedID ids.ID, committed bool, height uint64, raw [][]byte) (payments []payment, same bool, err error) {
 	payments, same, err = d.compare(end, rewardedID, committed, raw)
 	unknown := s.Supply(end.staker.subnetID) == 0 // so that nothing was computed that could be missing
-	if restakes := end.staker.renewal != nil && end.staker.renewal.next > 0; err == nil && unknown && committed && !restakes && len(raw) == 0 {
+	if err == nil && len(raw) == 0 && committed && unknown && !end.staker.restakes() {
 		err = errNotYet
 	}
 	if err == nil {
-		if !same && !unknown {
-			d.report(end, payments, height, false)
+		if !same {
+			d.report(s, end, payments, height, false)
 		}
 		if len(raw) > 0 {
 			s.emptied, s.agreed = false, s.agreed || same
@@ -287,9 +290,7 @@ func (d *Decoder) listed(s *State, end *settlement, rewardedID ids.ID, committed
 	if !computed && !missing {
 		return nil, false, fmt.Errorf("%w: %s: %w", ErrReward, stakingID, err)
 	}
-	if !unknown {
-		d.report(end, payments, height, computed)
-	}
+	d.report(s, end, payments, height, computed)
 	s.emptied = missing
 	if computed {
 		payments = end.payments
@@ -319,9 +320,9 @@ func begins(computed, listed []payment) bool {
 	return true
 }
 
-// report calls disagree.
-func (d *Decoder) report(end *settlement, listed []payment, height uint64, computedUsed bool) {
-	if d.disagree == nil {
+// report calls disagree, unless the supply is unknown, from which nothing can be computed.
+func (d *Decoder) report(s *State, end *settlement, listed []payment, height uint64, computedUsed bool) {
+	if d.disagree == nil || s.Supply(end.staker.subnetID) == 0 {
 		return
 	}
 	difference := &DifferenceError{Height: height, StakingTxID: end.staker.txID, ComputedUsed: computedUsed}

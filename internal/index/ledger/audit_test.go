@@ -150,7 +150,7 @@ func (v *refusingView) Walk(ctx context.Context, family store.Family, after *sto
 	return v.View.Walk(ctx, family, after, limit)
 }
 
-// TestAuditWithoutAnswers requires that rows that cannot be read for now do not count as wrong.
+// TestAuditWithoutAnswers requires that rows of a store that does not answer do not count as wrong.
 func TestAuditWithoutAnswers(t *testing.T) {
 	h := newHistory(11, historyOptions{steps: 100, addresses: 4})
 	w := newWorld(t, h, store.NewMemory())

@@ -170,9 +170,11 @@ func (l *line[B]) verify(v *verifier) error {
 				at, c.parent = at+1, ids.Empty // the next block has no parent to compare with
 				continue
 			}
+			if !errors.Is(err, index.ErrVerticesMissing) && !errors.Is(err, node.ErrUnavailable) {
+				return err
+			}
 		}
-		waits := errors.Is(err, index.ErrVerticesMissing) || errors.Is(err, node.ErrUnavailable)
-		if err != nil && (v.ctx.Err() != nil || errors.Is(err, store.ErrClosed) || stored && !waits) {
+		if err != nil && (v.ctx.Err() != nil || errors.Is(err, store.ErrClosed)) {
 			return err
 		}
 		if err != nil {
@@ -441,8 +443,10 @@ func (v *verifier) addresses(all []ids.ShortID) error {
 		if v.ctx.Err() != nil {
 			return v.ctx.Err()
 		}
-		if failures++; err == nil || answers(err) {
+		if err == nil || answers(err) {
 			failures = 0
+		} else {
+			failures++
 		}
 		if errors.Is(err, errApart) || failures == mostFailures {
 			unchecked, last = unchecked+len(all)-i, err

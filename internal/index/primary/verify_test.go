@@ -230,7 +230,7 @@ func (s *partial) Get(ctx context.Context, family store.Family, keys []store.PK)
 	return values, err
 }
 
-// TestVerifyWithoutAnswers requires that what cannot be read for now does not count as damage.
+// TestVerifyWithoutAnswers requires that blocks of a store or node that does not answer do not count as damage.
 //
 //test:plain
 func TestVerifyWithoutAnswers(t *testing.T) {

@@ -240,9 +240,9 @@ func TestGatewaysShareTheTime(t *testing.T) {
 
 // TestGatewayWithPassword sends the password to the gateway only, and shows it to no reader of the log.
 func TestGatewayWithPassword(t *testing.T) {
-	var elsewhere []http.Header
+	var others []http.Header
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		elsewhere = append(elsewhere, r.Header.Clone())
+		others = append(others, r.Header.Clone())
 		fmt.Fprint(w, `{}`)
 	}))
 	defer other.Close()
@@ -265,7 +265,7 @@ func TestGatewayWithPassword(t *testing.T) {
 		}
 	})
 	mux.HandleFunc("/out", func(w http.ResponseWriter, r *http.Request) {
-		elsewhere = append(elsewhere, r.Header.Clone())
+		others = append(others, r.Header.Clone())
 		fmt.Fprint(w, `{}`)
 	})
 	server := httptest.NewServer(mux)
@@ -287,8 +287,8 @@ func TestGatewayWithPassword(t *testing.T) {
 	}
 	_, err = f.fetch(t.Context(), server.URL+"/planted-path/ipfs/Qm1/good?planted-query")
 	require.ErrorContains(t, err, "status 401", "a contract names the gateway's URL")
-	require.Len(t, elsewhere, 2)
-	for _, header := range elsewhere {
+	require.Len(t, others, 2)
+	for _, header := range others {
 		require.Empty(t, header.Get("Authorization"))
 	}
 

@@ -465,20 +465,18 @@ func (k *Keeper) done(t token, name string, r result) {
 		return
 	}
 	h.fetched--
-	if r == unasked {
+	switch {
+	case r == unasked:
 		return
-	}
-	if name != gatewayHost {
+	case name != gatewayHost:
 		h.count(r == late)
 		return
 	}
 	h.count(r == unconnected)
-	switch contract := throughGateways(t.contract); r {
-	case answered:
+	if contract := throughGateways(t.contract); r == answered {
 		delete(k.hosts, contract) // no failures, no pause
-	case late:
+	} else if r == late {
 		k.host(contract).count(true)
-	case unconnected, unasked:
 	}
 }
 
