@@ -78,8 +78,8 @@ message that the transaction sent, and prints one line for each.
   quorate sign --server http://127.0.0.1:8080 --network fuji --tx TX_HASH
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips --chain BLOCKCHAIN_ID --tx TX_HASH
 
-Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, or the
-transaction is superseded by a newer one.`,
+Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, no validator
+has seen the message yet, or the transaction is superseded by a newer one.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			w, err := f.work(cmd, args)
