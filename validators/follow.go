@@ -109,10 +109,7 @@ func (f *follower) follow(ctx context.Context) error {
 		s, err := f.canonical(subnetID, height, one)
 		if err != nil {
 			// An invalid set of one subnet must not hide the others.
-			if !f.unusable[subnetID] {
-				f.log.Warn("unusable validator set", slog.String("subnetID", subnetID.String()), slog.Uint64("height", height), slog.Any("error", err))
-			}
-			f.unusable[subnetID] = true
+			f.noteUnusable(subnetID, height, err)
 			continue
 		}
 		delete(f.unusable, subnetID)
@@ -149,7 +146,7 @@ func (f *follower) noteReport(height uint64) bool {
 }
 
 // all requests the sets of all subnets at a height. From a node without that method it
-// requests the sets of the primary network and of recently wanted subnets.
+// requests the set of the primary network and those of recently wanted subnets that can be had soon.
 func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.ValidatorSet, error) {
 	all, err := f.chain.AllValidatorsAt(ctx, height)
 	var rpc *node.RPCError
@@ -167,24 +164,39 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 	f.mu.Lock()
 	subnets := f.wanted.list()
 	f.mu.Unlock()
-	f.passed = slices.Clone(subnets)
-	all = make(map[ids.ID]node.ValidatorSet, 1+len(subnets))
-	for _, subnetID := range append(subnets, constants.PrimaryNetworkID) {
+	f.passed = nil
+	primary, err := f.chain.ValidatorsAt(ctx, constants.PrimaryNetworkID, height)
+	if err != nil {
+		return nil, fmt.Errorf("requesting the set of the primary network at height %d: %w", height, err)
+	}
+	all = map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: primary}
+	// A subnet whose set is invalid, or a slow node, must not hide the others.
+	ctx, cancel := context.WithTimeout(ctx, moreTime)
+	defer cancel()
+	for _, subnetID := range subnets {
 		one, err := f.chain.ValidatorsAt(ctx, subnetID, height)
-		if refused(err) && subnetID != constants.PrimaryNetworkID {
-			continue
+		if ctx.Err() != nil {
+			break // more requests the others
 		}
-		if err != nil {
-			return nil, fmt.Errorf("requesting the set of subnet %s at height %d: %w", subnetID, height, err)
-		}
-		if len(one.Validators) > 0 { // otherwise there may be no such subnet
+		f.passed = append(f.passed, subnetID)
+		if err == nil && len(one.Validators) > 0 { // otherwise there may be no such subnet
 			all[subnetID] = one
+		} else if err != nil && !refused(err) {
+			f.noteUnusable(subnetID, height, err)
 		}
 	}
 	return all, nil
 }
 
-// moreTime bounds more, so that the height is followed meanwhile.
+// noteUnusable logs that the set of a subnet cannot be used, if the last one could.
+func (f *follower) noteUnusable(subnetID ids.ID, height uint64, err error) {
+	if !f.unusable[subnetID] {
+		f.log.Warn("unusable validator set", slog.String("subnetID", subnetID.String()), slog.Uint64("height", height), slog.Any("error", err))
+	}
+	f.unusable[subnetID] = true
+}
+
+// moreTime bounds more, and the requests of all for single subnets, so that the height is followed meanwhile.
 const moreTime = 2 * time.Second
 
 // more passes to OnSets the sets of subnets that became wanted after the last call of all: connections to their validators
@@ -256,6 +268,7 @@ func (w *wanted) note(subnetID ids.ID) {
 	w.at[subnetID] = time.Now()
 }
 
+// list returns the wanted subnets, the latest ones first. One whose set cannot be had is not noted again and comes last.
 func (w *wanted) list() []ids.ID {
 	var subnets []ids.ID
 	for id, at := range w.at {
@@ -265,5 +278,6 @@ func (w *wanted) list() []ids.ID {
 		}
 		subnets = append(subnets, id)
 	}
+	slices.SortFunc(subnets, func(a, b ids.ID) int { return w.at[b].Compare(w.at[a]) })
 	return subnets
 }

@@ -3,6 +3,7 @@ package validators
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -53,6 +54,55 @@ func TestNodeThatDoesNotReportAllSets(t *testing.T) {
 	require.Equal(t, uint64(11), s.Height)
 	require.Equal(t, asked, c.setCalls.Load(), "what is wanted is fetched before it is asked for")
 	require.Equal(t, 1, strings.Count(log.String(), "all validator sets at once"), "got:\n%s", &log)
+}
+
+// TestSubnetHidesNoOther has a node that reports one set at a time, and for one wanted subnet an invalid one or none.
+func TestSubnetHidesNoOther(t *testing.T) {
+	for name, set := range map[string]func(ctx context.Context) error{
+		"invalid": func(context.Context) error { return fmt.Errorf("%w: the weights exceed 64 bits", node.ErrMalformed) },
+		"silent":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bad, good := ids.ID{3}, ids.ID{4}
+				c := &chainWithBadSubnet{chain: newChain(t), bad: bad}
+				c.noAll = true
+				c.sets[bad], _ = randomSet(t, rand.New(rand.NewPCG(5, 6)), 4)
+				c.sets[good], _ = randomSet(t, rand.New(rand.NewPCG(7, 8)), 4)
+				var last map[ids.ID]*Set
+				r := NewResolver(c, Options{OnSets: func(_ uint64, sets map[ids.ID]*Set) { last = sets }})
+				f := newFollower(r)
+				require.NoError(t, f.follow(t.Context()))
+				for _, id := range []ids.ID{bad, good} {
+					_, err := r.Set(t.Context(), id, 0)
+					require.NoError(t, err)
+					time.Sleep(time.Second)
+				}
+				c.set = set
+				c.height = 11
+				require.NoError(t, f.follow(t.Context()))
+				height, _ := r.ProposedHeight()
+				require.Equal(t, uint64(11), height)
+				require.Contains(t, last, constants.PrimaryNetworkID)
+				require.Contains(t, last, good)
+				require.NotContains(t, last, bad)
+			})
+		})
+	}
+}
+
+// chainWithBadSubnet replies with set for one subnet, if that is not nil.
+type chainWithBadSubnet struct {
+	*chain
+	bad ids.ID
+	set func(ctx context.Context) error
+}
+
+func (c *chainWithBadSubnet) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint64) (node.ValidatorSet, error) {
+	if subnetID == c.bad && c.set != nil {
+		return node.ValidatorSet{}, c.set(ctx)
+	}
+	return c.chain.ValidatorsAt(ctx, subnetID, height)
 }
 
 func TestOtherRefusalsHideNoSubnet(t *testing.T) {
