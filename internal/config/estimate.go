@@ -17,13 +17,13 @@ type Estimate struct {
 
 // Estimate returns what the configured index of the network with an ID takes.
 func (n Network) Estimate(networkID uint32) Estimate {
-	const ledger, evm = "1.7 GB for each million transactions of the P- and X-Chain", "0.4 GB for each million EVM transactions"
+	const ledger, evm = "1.7 GB for each million transactions of the P- and X-Chain", "0.5 GB for each million EVM transactions"
 	mainnet := networkID == constants.MainnetID
 	switch {
 	case !n.RecordsLedger():
 		return Estimate{}
 	case n.RecordsEVM() && mainnet:
-		return Estimate{430e9, "about 430 GB of disk, and 6 days if the nodes deliver 2,000 transactions a second"}
+		return Estimate{550e9, "about 550 GB of disk, and 6 days if the nodes deliver 2,000 transactions a second"}
 	case n.RecordsEVM():
 		return Estimate{0, fmt.Sprintf("about %s and %s of disk; of a public network expect days", ledger, evm)}
 	case mainnet:

@@ -228,7 +228,7 @@ func TestMachine(t *testing.T) {
 	c.Networks["test"] = network
 	list := examineMachine(c, []string{"test"}, []uint32{1})
 	require.Equal(t, OK, find(t, list, "machine", "data folder").Status)
-	require.Contains(t, find(t, list, "machine", "disk").Detail, "430 GB")
+	require.Contains(t, find(t, list, "machine", "disk").Detail, "550 GB")
 	require.NoDirExists(t, c.DataDir)
 
 	file := filepath.Join(t.TempDir(), "file")

@@ -96,7 +96,7 @@ func disk(f *findings, c config.Config, names []string, networkIDs []uint32) {
 	takes := strings.Join(estimates, "; ")
 	if c.Store != "" {
 		if takes != "" {
-			f.ok("estimate", takes+". On a PostgreSQL server it takes 3.4 times the disk")
+			f.ok("estimate", takes+". On a PostgreSQL server it takes three times the disk")
 		}
 		return
 	}

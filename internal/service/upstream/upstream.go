@@ -29,7 +29,7 @@ func NewCalls(registry prometheus.Registerer) *Calls {
 		}, []string{"network", "node", "status"}),
 		up: metrics.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "quorate_upstream_up",
-			Help: "1 if the upstream node answered the latest request that ended, 0 if it did not, or with a 5xx status.",
+			Help: "1 if the upstream node answered the latest request that ended, 0 if it did not, or with status 401, 403 or 5xx.",
 		}, []string{"network", "node"}),
 	}
 }
@@ -54,11 +54,17 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t.calls.seconds.WithLabelValues(t.network, r.URL.Host, statusOf(response, err)).Observe(time.Since(began).Seconds())
 	up := 0.0
-	if err == nil && response.StatusCode < http.StatusInternalServerError {
+	if err == nil && answers(response.StatusCode) {
 		up = 1
 	}
 	t.calls.up.WithLabelValues(t.network, r.URL.Host).Set(up)
 	return response, err
+}
+
+// answers reports whether a status means neither that the node fails nor that it refuses this service, for example
+// because a key has expired or the node does not know its host name.
+func answers(status int) bool {
+	return status != http.StatusUnauthorized && status != http.StatusForbidden && status < http.StatusInternalServerError
 }
 
 func statusOf(response *http.Response, err error) string {

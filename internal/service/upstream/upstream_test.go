@@ -26,7 +26,7 @@ func TestCalls(t *testing.T) {
 	client := http.Client{Transport: NewCalls(registry).Transport("fuji", http.DefaultTransport)}
 	node := strings.TrimPrefix(server.URL, "http://")
 	up := func() string {
-		return "# HELP quorate_upstream_up 1 if the upstream node answered the latest request that ended, 0 if it did not, or with a 5xx status.\n# TYPE quorate_upstream_up gauge\nquorate_upstream_up{network=\"fuji\",node=\"" + node + "\"} "
+		return "# HELP quorate_upstream_up 1 if the upstream node answered the latest request that ended, 0 if it did not, or with status 401, 403 or 5xx.\n# TYPE quorate_upstream_up gauge\nquorate_upstream_up{network=\"fuji\",node=\"" + node + "\"} "
 	}
 	call := func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/secret", nil)
@@ -40,7 +40,7 @@ func TestCalls(t *testing.T) {
 	for _, test := range []struct {
 		status int
 		up     string
-	}{{200, "1"}, {503, "0"}, {429, "1"}} {
+	}{{200, "1"}, {503, "0"}, {403, "0"}, {404, "1"}, {401, "0"}, {429, "1"}} {
 		status = test.status
 		require.NoError(t, call(t.Context()))
 		require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(up()+test.up+"\n"), "quorate_upstream_up"))
@@ -67,5 +67,5 @@ func TestCalls(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[string]uint64{"2xx": 1, "5xx": 1, "429": 1, "none": 1}, counts)
+	require.Equal(t, map[string]uint64{"2xx": 1, "4xx": 3, "5xx": 1, "429": 1, "none": 1}, counts)
 }
