@@ -57,10 +57,10 @@ const auditPage = 512
 const mostArrived = 4096
 
 // Audit checks all rows of outputs and balances in one view of the store and reports contradictions: outputs missing
-// from the lists of their accounts, lists of outputs that differ, owners who do not lead to their accounts, and accounts
-// whose balance differs from the sum of their outputs, now or at a checkpoint. It checks the balances of all networks in
-// the store, because account IDs do not contain the network. The view stays open for minutes with some ten million
-// outputs. Errors come from the store.
+// from the lists of their accounts, lists of outputs that differ, rows of lists that no output has, owners who do not lead
+// to their accounts, and accounts whose balance differs from the sum of their outputs, now or at a checkpoint. It checks
+// the lists and balances of all networks in the store, because account IDs do not contain the network. The view stays open
+// for minutes with some ten million outputs. Errors come from the store.
 func (r *Index) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 	s, err := r.view(ctx)
 	if err != nil {
