@@ -176,7 +176,8 @@ func (p *Pipeline[B]) lane(ctx context.Context, projection string, start uint64,
 	return l, nil
 }
 
-// withStore calls f until the store replies, either with success or with a permanent error.
+// withStore calls f until the store replies, either with success or with a permanent error: store.ErrFenced,
+// store.ErrClosed, store.ErrInvalid or store.ErrCorrupt.
 func (p *Pipeline[B]) withStore(ctx context.Context, what string, f func() error) error {
 	var final error
 	err := p.retry(ctx, what, func() error {
@@ -206,6 +207,8 @@ type committer[B any] struct {
 	blocks uint64 // applied to the batch
 	size   int64  // bytes of those blocks
 	timer  *time.Timer
+	// reader is what projections read from.
+	reader store.Reader
 
 	// flight is the commit in progress, or nil. spare is the batch that flight does not use. One batch is written while
 	// the other one fills.
@@ -238,6 +241,12 @@ func newCommitter[B any](p *Pipeline[B], lanes []*lane[B]) *committer[B] {
 		c.next = min(c.next, l.next)
 	}
 	c.window = newWindow(p.options.WindowBytes, p.options.Room, c.next)
+	c.reader = retryReader{p.options.Store, func(ctx context.Context, f func() error) error {
+		if f() == nil {
+			return nil // withStore would take a microsecond more
+		}
+		return p.withStore(ctx, "reading the index", f)
+	}}
 	return c
 }
 
@@ -356,7 +365,7 @@ func (c *committer[B]) apply(ctx context.Context, one piece[B]) error {
 // applyTo adds a block to one lane. While that fails with a RetryError, applyTo commits the preceding blocks and
 // reports the cause in the status.
 func (c *committer[B]) applyTo(ctx context.Context, l *lane[B], b *Block[B]) error {
-	err := l.apply(ctx, c.options.Store, b, c.batch)
+	err := l.apply(ctx, c.reader, b, c.batch)
 	var passes *RetryError
 	if !errors.As(err, &passes) {
 		return err
@@ -367,7 +376,7 @@ func (c *committer[B]) applyTo(ctx context.Context, l *lane[B], b *Block[B]) err
 	var final error
 	err = c.retry(ctx, passes.What, func() error {
 		var again *RetryError
-		if final = l.apply(ctx, c.options.Store, b, c.batch); errors.As(final, &again) {
+		if final = l.apply(ctx, c.reader, b, c.batch); errors.As(final, &again) {
 			return again.Err
 		}
 		return nil

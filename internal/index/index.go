@@ -98,7 +98,8 @@ type Projection[B any] interface {
 	// changes is rebuilt.
 	Name() string
 	// Apply adds the rows of a block to a batch. Blocks come one at a time and in order, beginning with the genesis
-	// block if the pipeline does. r does not show the rows of batch and may not yet show those of the preceding batch.
+	// block if the pipeline does. r does not show the rows of batch and may not yet show those of the preceding batch. r
+	// repeats a read until the store answers: its errors are permanent errors of the store, or the context's.
 	// The batch retains the slices passed to it. If Apply returns a *RetryError, it must leave the batch and the projection
 	// unchanged. Any other error ends the pipeline and drops the batch.
 	Apply(ctx context.Context, r store.Reader, block B, batch *store.Batch) error

@@ -239,7 +239,7 @@ func (p *Pipeline[B]) alone(ctx context.Context, work func(ctx context.Context) 
 }
 
 // Continued reports whether another pipeline continues the index after a failure of one: it has taken over, or the store
-// was unavailable and is asked again.
+// was unavailable for so long that this process lost its lease.
 func Continued(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable)
 }

@@ -101,3 +101,167 @@ func TestStopWhileWaiting(t *testing.T) {
 		requireRows(t, memory, w.ledger, 0, 51)
 	})
 }
+
+// reading is a ledger that reads the store in the middle of each block. It fails if it gets a block again.
+type reading struct {
+	*ledger
+	next uint64
+}
+
+func (l *reading) Apply(ctx context.Context, r store.Reader, height uint64, batch *store.Batch) error {
+	if height != l.next {
+		return fmt.Errorf("got block %d, want %d", height, l.next)
+	}
+	l.next++
+	if err := l.ledger.Apply(ctx, r, height, batch); err != nil {
+		return err
+	}
+	values, err := r.Get(ctx, store.FamilyMessage, []store.PK{{}, {}})
+	if err != nil {
+		return fmt.Errorf("getting: %w", err)
+	}
+	rows, err := r.Scan(ctx, store.FamilyMessage, nil, nil, nil, store.Ascending, 9)
+	if err != nil {
+		return fmt.Errorf("scanning: %w", err)
+	}
+	last, err := r.Floor(ctx, store.FamilyMessage, nil, []store.Range{{}})
+	if err != nil {
+		return fmt.Errorf("looking for the last: %w", err)
+	}
+	all, err := r.Walk(ctx, store.FamilyMessage, nil, 9)
+	if err != nil {
+		return fmt.Errorf("walking: %w", err)
+	}
+	if len(values) != 2 || len(rows) != 1 || len(last) != 1 || len(all) != 1 {
+		return fmt.Errorf("read %d values, %d rows, %d last rows and %d entries, want 2, 1, 1 and 1", len(values), len(rows), len(last), len(all))
+	}
+	return nil
+}
+
+// failing is a store whose reads of messages fail: the given number succeeds before.
+type failing struct {
+	store.Store
+	err  error
+	left atomic.Int64 // reads until they fail
+	away atomic.Bool  // whether they fail then
+}
+
+func (s *failing) fails(f store.Family) error {
+	if f == store.FamilyMessage && s.left.Add(-1) < 0 && s.away.Load() {
+		return s.err
+	}
+	return nil
+}
+
+func (s *failing) Get(ctx context.Context, f store.Family, keys []store.PK) ([][]byte, error) {
+	if err := s.fails(f); err != nil {
+		return nil, err
+	}
+	return s.Store.Get(ctx, f, keys)
+}
+
+func (s *failing) Scan(ctx context.Context, f store.Family, p, lo, hi []byte, dir store.Direction, limit int) ([]store.Row, error) {
+	if err := s.fails(f); err != nil {
+		return nil, err
+	}
+	return s.Store.Scan(ctx, f, p, lo, hi, dir, limit)
+}
+
+func (s *failing) Floor(ctx context.Context, f store.Family, p []byte, ranges []store.Range) ([]store.Row, error) {
+	if err := s.fails(f); err != nil {
+		return nil, err
+	}
+	return s.Store.Floor(ctx, f, p, ranges)
+}
+
+func (s *failing) Walk(ctx context.Context, f store.Family, after *store.PK, limit int) ([]store.Entry, error) {
+	if err := s.fails(f); err != nil {
+		return nil, err
+	}
+	return s.Store.Walk(ctx, f, after, limit)
+}
+
+// newFailing returns a store with one message whose reads fail with err in the middle of block 321, which is read after
+// the given number of reads of the block.
+func newFailing(t testing.TB, err error, reads int64) *failing {
+	t.Helper()
+	s := &failing{Store: store.NewMemory(), err: err}
+	var batch store.Batch
+	batch.Put(store.FamilyMessage, store.PK{}, nil)
+	require.NoError(t, s.Commit(t.Context(), &batch))
+	s.left.Store(4*321 + reads)
+	s.away.Store(true)
+	return s
+}
+
+// TestReadInsideOfABlock has the store fail while a projection reads: the status has the reason, and the read succeeds once
+// the store answers, without another Apply. Each kind of read is tried, with errors that the store knows and others.
+func TestReadInsideOfABlock(t *testing.T) {
+	for _, cause := range []error{store.ErrUnavailable, errors.New("SQLSTATE XX000")} {
+		for read := range int64(4) {
+			synctest.Test(t, func(t *testing.T) {
+				source, s := &numbers{tip: 500, size: 100}, newFailing(t, cause, read)
+				l := &reading{ledger: &ledger{name: "l", rows: 2}}
+				var logged bytes.Buffer
+				o := options(source, s, l)
+				o.Log = slog.New(slog.NewTextHandler(&logged, nil))
+				p := start(t, o)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+
+				status := p.Status()
+				require.Equal(t, index.Retrying, status.State)
+				require.ErrorIs(t, status.Err, cause)
+				require.Equal(t, "reading the index", status.Failing)
+				require.Equal(t, 1, strings.Count(logged.String(), "reading the index fails"), logged.String())
+
+				s.away.Store(false)
+				p.await(t, 501)
+				require.Equal(t, index.Following, p.Status().State)
+				require.NoError(t, p.Status().Err)
+				p.stop(t)
+				requireRows(t, s, l.ledger, 0, 501)
+			})
+		}
+	}
+}
+
+// TestStopWhileReading stops a pipeline whose projection waits for the store, and starts another one.
+func TestStopWhileReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, s := &numbers{tip: 500, size: 100}, newFailing(t, store.ErrUnavailable, 2)
+		p := start(t, options(source, s, &reading{ledger: &ledger{name: "l", rows: 2}}))
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, p.Status().Err, store.ErrUnavailable)
+		p.stop(t)
+		at, err := store.ReadCursor(t.Context(), s, index.Cursor(5, "N", "l"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, at.Next, uint64(321))
+
+		s.away.Store(false)
+		l := &reading{ledger: &ledger{name: "l", rows: 2}, next: at.Next}
+		p = start(t, options(source, s, l))
+		p.await(t, 501)
+		p.stop(t)
+		requireRows(t, s, l.ledger, 0, 501)
+	})
+}
+
+// TestReadThatCannotSucceed ends the pipeline with the block and the store's permanent error.
+func TestReadThatCannotSucceed(t *testing.T) {
+	for _, cause := range []error{store.ErrClosed, store.ErrInvalid, store.ErrCorrupt} {
+		for read := range int64(4) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFailing(t, fmt.Errorf("around: %w", cause), read)
+				p := start(t, options(&numbers{tip: 500, size: 100}, s, &reading{ledger: &ledger{name: "l", rows: 2}}))
+				err := <-p.ended
+				require.ErrorIs(t, err, cause)
+				var at *index.BlockError
+				require.ErrorAs(t, err, &at)
+				require.Equal(t, uint64(321), at.Height)
+				require.Equal(t, index.Stopped, p.Status().State)
+				require.Equal(t, err, p.Status().Err)
+			})
+		}
+	}
+}

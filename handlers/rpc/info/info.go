@@ -11,11 +11,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ava-labs/avalanchego/api/info"
 	"github.com/ava-labs/avalanchego/genesis"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/network/peer"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	avajson "github.com/ava-labs/avalanchego/utils/json"
 	"github.com/ava-labs/avalanchego/utils/set"
@@ -45,6 +47,9 @@ type Options struct {
 	Peers func() []p2p.Peer
 	// Weights returns the weights of the primary network's validators, including those without a BLS key.
 	Weights func(context.Context) (Weights, error)
+	// Began returns when this service's current period as a validator of the primary network began. It is called only if
+	// Weights has the service.
+	Began func(context.Context) (time.Time, error)
 
 	// Upgrades returns the network's upgrades (info.upgrades). EVMVersion is the version of the C-Chain's VM.
 	Upgrades   func() (json.RawMessage, error)
@@ -196,17 +201,42 @@ func (s *Public) Uptime(r *http.Request, _ *struct{}, reply *info.UptimeResponse
 	if own == 0 {
 		return errors.New("couldn't get node uptime: node is not a validator")
 	}
+	required, err := s.uptimeRequirement(r.Context())
+	if err != nil {
+		return fmt.Errorf("couldn't get node uptime: %w", err)
+	}
 	sum, rewarding := 100*float64(own), float64(own)
 	for _, p := range s.o.Peers() {
 		weight := float64(weights.Of[p.NodeID])
 		sum += float64(p.ObservedUptime) * weight
-		if float64(p.ObservedUptime)/100 >= genesis.GetStakingConfig(s.o.NetworkID).UptimeRequirement {
+		if float64(p.ObservedUptime)/100 >= required {
 			rewarding += weight
 		}
 	}
 	reply.WeightedAveragePercentage = avajson.Float64(sum / float64(weights.Total))
 	reply.RewardingStakePercentage = avajson.Float64(100 * rewarding / float64(weights.Total))
 	return nil
+}
+
+// uptimeRequirement returns the part of its current period for which this service must be online to get a reward. ACP-267
+// raises it for periods that begin after the activation of Helicon.
+func (s *Public) uptimeRequirement(ctx context.Context) (float64, error) {
+	began, err := s.o.Began(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("error while fetching local validator start time %w", err)
+	}
+	reported, err := s.o.Upgrades()
+	if err != nil {
+		return 0, err
+	}
+	upgrades := upgrade.GetConfig(s.o.NetworkID) // for what is not reported
+	if err := json.Unmarshal(reported, &upgrades); err != nil {
+		return 0, fmt.Errorf("reading the network's upgrades: %w", err)
+	}
+	if upgrades.IsHeliconActivated(began) {
+		return genesis.ACP267UptimeRequirement, nil
+	}
+	return genesis.GetStakingConfig(s.o.NetworkID).UptimeRequirement, nil
 }
 
 // Acps answers info.acps.

@@ -3,6 +3,7 @@ package info_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	"github.com/ava-labs/avalanchego/utils/crypto/bls/signer/localsigner"
 	"github.com/ava-labs/avalanchego/vms/platformvm/signer"
@@ -52,6 +54,7 @@ func TestMethods(t *testing.T) {
 		NetworkID: constants.MainnetID, Aliases: aliases, Bootstrapped: func(id ids.ID) bool { return bootstrapped && id == x },
 		NodeID: ids.NodeID{3}, Proof: proof, Address: netip.MustParseAddrPort("0.0.0.0:1"),
 		Peers: func() []p2p.Peer { return []p2p.Peer{peer, stranger} }, Weights: func(context.Context) (info.Weights, error) { return weights, nil },
+		Began:    func(context.Context) (time.Time, error) { return at, nil },
 		Upgrades: func() (json.RawMessage, error) { return json.RawMessage(`{"later":"than the library"}`), nil }, EVMVersion: func() string { return "v9" },
 	}
 	public, operator := info.New(o)
@@ -101,6 +104,54 @@ func TestMethods(t *testing.T) {
 
 	delete(weights.Of, ids.NodeID{3})
 	require.Equal(t, "couldn't get node uptime: node is not a validator", ask(t, public, "uptime", `{}`))
+}
+
+// TestUptimeRequirement has a peer with 60% of the weight observe an uptime around what is required for the period of this
+// service: 80% before Helicon, 90% since (ACP-267). A node computes the same (avalanchego,
+// network.TestNodeUptimeACP267Requirement).
+func TestUptimeRequirement(t *testing.T) {
+	mainnet := upgrade.Mainnet.HeliconTime
+	reported := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := `{"heliconTime":"` + reported.Format(time.RFC3339) + `"}`
+	const all, own = `"100.0000"`, `"40.0000"`
+	for _, test := range []struct {
+		networkID uint32
+		upgrades  string
+		began     time.Time
+		uptime    uint32
+		want      string
+	}{
+		{constants.MainnetID, `{}`, mainnet.Add(-time.Second), 79, own},
+		{constants.MainnetID, `{}`, mainnet.Add(-time.Second), 80, all},
+		{constants.MainnetID, `{}`, mainnet, 89, own},
+		{constants.MainnetID, `{}`, mainnet, 90, all},
+		{constants.MainnetID, at, reported.Add(-time.Second), 80, all}, // what the nodes say counts
+		{constants.MainnetID, at, reported, 89, own},
+		{constants.MainnetID, at, reported, 90, all},
+		{constants.LocalID, `{}`, reported, 80, all}, // Helicon is not scheduled
+		{constants.LocalID, at, reported, 89, own},
+	} {
+		public, _ := info.New(info.Options{
+			NetworkID: test.networkID, NodeID: ids.NodeID{3},
+			Peers: func() []p2p.Peer { return []p2p.Peer{{NodeID: ids.NodeID{2}, ObservedUptime: test.uptime}} },
+			Weights: func(context.Context) (info.Weights, error) {
+				return info.Weights{Of: map[ids.NodeID]uint64{{2}: 60, {3}: 40}, Total: 100}, nil
+			},
+			Began:    func(context.Context) (time.Time, error) { return test.began, nil },
+			Upgrades: func() (json.RawMessage, error) { return json.RawMessage(test.upgrades), nil },
+		})
+		var reply struct{ RewardingStakePercentage json.RawMessage }
+		require.NoError(t, json.Unmarshal([]byte(ask(t, public, "uptime", `{}`)), &reply))
+		require.Equal(t, test.want, string(reply.RewardingStakePercentage), "%+v", test)
+	}
+	public, _ := info.New(info.Options{
+		NodeID: ids.NodeID{3},
+		Weights: func(context.Context) (info.Weights, error) {
+			return info.Weights{Of: map[ids.NodeID]uint64{{3}: 1}, Total: 1}, nil
+		},
+		Began: func(context.Context) (time.Time, error) { return time.Time{}, errors.New("no answer") },
+	})
+	require.Equal(t, "couldn't get node uptime: error while fetching local validator start time no answer", ask(t, public, "uptime", `{}`))
 }
 
 // Methods about this node alone are for its operator.

@@ -57,10 +57,10 @@ const auditPage = 512
 const mostArrived = 4096
 
 // Audit checks all rows of outputs and balances in one view of the store and reports contradictions: outputs missing
-// from the lists of their accounts, lists of outputs that differ, owners who do not lead to their accounts, and accounts
-// whose balance differs from the sum of their outputs, now or at a checkpoint. It checks the balances of all networks in
-// the store, because account IDs do not contain the network. The view stays open for minutes with some ten million
-// outputs. Errors come from the store.
+// from the lists of their accounts, lists of outputs that differ, rows of lists that no output has, owners who do not lead
+// to their accounts, and accounts whose balance differs from the sum of their outputs, now or at a checkpoint. It checks
+// the lists and balances of all networks in the store, because account IDs do not contain the network. The view stays open
+// for minutes with some ten million outputs. Errors come from the store.
 func (r *Index) Audit(ctx context.Context, o AuditOptions) (*Audit, error) {
 	s, err := r.view(ctx)
 	if err != nil {
@@ -89,6 +89,8 @@ type audit struct {
 	supply  map[[2]ids.ID]*Supply
 	// networks are the networks in the store.
 	networks []uint32
+	// spent are rows of lists of spent outputs that are not compared with their outputs yet.
+	spent []listedRow
 }
 
 func (a *audit) wrong(format string, args ...any) { a.options.Wrong(fmt.Sprintf(format, args...)) }
@@ -391,7 +393,7 @@ func (a *audit) accounts(ctx context.Context) error {
 	for i, family := range lists {
 		listed[i] = a.pull(ctx, family, len(accountID{}))
 	}
-	unspent := listed[1] // by amount
+	unspent, spent := listed[1], listed[3] // by amount
 	events := a.pull(ctx, store.FamilyBalanceEvent, len(accountID{})+1)
 	checkpoints := a.pull(ctx, store.FamilyBalanceCheckpoint, len(accountID{})+1)
 	all := slices.Concat(listed[:], []*puller{events, checkpoints})
@@ -402,8 +404,11 @@ func (a *audit) accounts(ctx context.Context) error {
 	}()
 	for {
 		id, ok := least(all...)
-		if err := failed(all...); err != nil || !ok {
+		if err := failed(all...); err != nil {
 			return err
+		}
+		if !ok {
+			return a.compareSpent(ctx)
 		}
 		if a.result.Accounts%auditPage == 0 {
 			a.progress("accounts", a.result.Accounts)
@@ -414,6 +419,9 @@ func (a *audit) accounts(ctx context.Context) error {
 			return err
 		}
 		counts := [len(lists)]int64{1: owns.count}
+		if counts[3], err = a.listedSpent(ctx, spent, id); err != nil {
+			return err
+		}
 		for i, p := range listed {
 			for ; p.ok && bytes.Equal(p.row.P, id[:]); p.next() {
 				counts[i]++
@@ -449,30 +457,18 @@ func (a *audit) accounts(ctx context.Context) error {
 
 // unspent sums the listed outputs of an account. It reports whether they are rights, which have no balance.
 func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum tally, right bool, err error) {
-	var page []ids.ID
+	var page []listedRow
 	look := func() error {
-		found, err := a.indexed(ctx, page)
-		for i, o := range found {
-			if o == nil {
-				a.wrong("output %s is in the list of account %x but not indexed", page[i], id)
-				continue
-			}
-			right = holdingOf(o.Kind) == rights
-		}
-		if errors.Is(err, store.ErrCorrupt) {
-			a.wrong("outputs in the list of account %x: %v", id, err)
-			err = nil
-		}
-		page = page[:0]
+		last, err := a.compare(ctx, rows.family, page)
+		right, page = right || last, page[:0]
 		return err
 	}
 	for ; rows.ok && bytes.Equal(rows.row.P, id[:]); rows.next() {
-		n, outputID, err := parseKey(rows.row.K)
-		if err != nil {
-			a.wrong("account %x: %v", id, err)
+		n, one, ok := a.listedRow(rows, id)
+		if !ok {
 			continue
 		}
-		if page = append(page, outputID); len(page) == auditPage {
+		if page = append(page, one); len(page) == auditPage {
 			if err := look(); err != nil {
 				return sum, false, err
 			}
@@ -482,22 +478,89 @@ func (a *audit) unspent(ctx context.Context, rows *puller, id accountID) (sum ta
 	return sum, right, errors.Join(look(), rows.err)
 }
 
-// indexed returns outputs of any network by ID, with nil for outputs that are not indexed.
-func (a *audit) indexed(ctx context.Context, outputIDs []ids.ID) ([]*Output, error) {
-	outputs := make([]*Output, len(outputIDs))
-	for _, networkID := range a.networks {
-		s := snapshot{View: a.View, networkID: networkID}
-		found, err := s.outputs(ctx, outputIDs)
-		if err != nil {
-			return nil, err
+// listedSpent counts the listed spent outputs of an account. compareSpent compares them with those of other accounts.
+func (a *audit) listedSpent(ctx context.Context, rows *puller, id accountID) (count int64, err error) {
+	for ; rows.ok && bytes.Equal(rows.row.P, id[:]); rows.next() {
+		_, one, ok := a.listedRow(rows, id)
+		if !ok {
+			continue
 		}
-		for i, o := range found {
-			if o != nil {
-				outputs[i] = o
+		count++
+		if a.spent = append(a.spent, one); len(a.spent) == auditPage {
+			if err := a.compareSpent(ctx); err != nil {
+				return count, err
 			}
 		}
 	}
-	return outputs, nil
+	return count, rows.err
+}
+
+func (a *audit) compareSpent(ctx context.Context) error {
+	_, err := a.compare(ctx, store.FamilySpentByAmount, a.spent)
+	a.spent = a.spent[:0]
+	return err
+}
+
+// listedRow is a row of an account's list that is ordered by amount.
+type listedRow struct {
+	account  accountID
+	outputID ids.ID
+	key      []byte
+}
+
+// listedRow parses the next row of a list. It reports and refuses an invalid key.
+func (a *audit) listedRow(rows *puller, id accountID) (amount uint64, one listedRow, ok bool) {
+	amount, outputID, err := parseKey(rows.row.K)
+	if err != nil {
+		a.wrong("account %x: %v", id, err)
+		return 0, one, false
+	}
+	return amount, listedRow{id, outputID, rows.row.K}, true
+}
+
+// compare reports rows of a list that no output of any network has. It returns whether the last of the other rows lists a
+// right.
+func (a *audit) compare(ctx context.Context, family store.Family, rows []listedRow) (right bool, err error) {
+	indexed := make(map[ids.ID]bool)
+	for _, networkID := range a.networks {
+		outputIDs := make([]ids.ID, len(rows))
+		for i, one := range rows {
+			outputIDs[i] = one.outputID
+		}
+		s := snapshot{View: a.View, networkID: networkID}
+		found, err := s.outputs(ctx, outputIDs)
+		if errors.Is(err, store.ErrCorrupt) {
+			a.wrong("outputs in list %s: %v", family, err)
+			return right, nil
+		}
+		if err != nil {
+			return right, err
+		}
+		var others []listedRow // that may belong to another network
+		for i, one := range rows {
+			o := found[i]
+			if o == nil {
+				others = append(others, one)
+				continue
+			}
+			indexed[one.outputID] = true
+			account, _, ok := accountOf(o.ChainID, &o.Output)
+			if !ok || account.id(networkID) != one.account || !bytes.Equal(o.amountKey(), one.key) {
+				others = append(others, one)
+				continue
+			}
+			right = account.holding == rights
+		}
+		rows = others
+	}
+	for _, one := range rows {
+		if indexed[one.outputID] {
+			a.wrong("output %s must not be in list %s of account %x", one.outputID, family, one.account)
+		} else {
+			a.wrong("output %s is in list %s of account %x but not indexed", one.outputID, family, one.account)
+		}
+	}
+	return right, nil
 }
 
 // series sums the events of an account and compares its checkpoints with the sums. At the end of time every output is

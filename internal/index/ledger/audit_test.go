@@ -127,6 +127,67 @@ func TestAuditOfStrayRows(t *testing.T) {
 	require.Empty(t, audit(), "without the rows")
 }
 
+// TestAuditOfStrayPairs adds rows that no output has to both lists of an account, so that the lists agree.
+func TestAuditOfStrayPairs(t *testing.T) {
+	h := newHistory(10, historyOptions{steps: 200, addresses: 4})
+	w := newWorld(t, h, store.NewMemory())
+	w.finish()
+	audit := func() (wrong []string) {
+		_, err := ledger.New(w.store, network).Audit(t.Context(), ledger.AuditOptions{Wrong: func(what string) { wrong = append(wrong, what) }})
+		require.NoError(t, err)
+		return wrong
+	}
+	for _, lists := range [][2]store.Family{
+		{store.FamilyUnspentByTime, store.FamilyUnspentByAmount}, {store.FamilySpentByTime, store.FamilySpentByAmount},
+	} {
+		var pairs [][2]store.Entry
+		for byAmount, err := range store.Rows(t.Context(), w.store, lists[1]) {
+			require.NoError(t, err)
+			for byTime, err := range store.Rows(t.Context(), w.store, lists[0]) {
+				require.NoError(t, err)
+				if bytes.Equal(byTime.P, byAmount.P) && bytes.Equal(byTime.K[8:], byAmount.K[8:]) {
+					pairs = append(pairs, [2]store.Entry{byTime, byAmount})
+				}
+			}
+		}
+		require.NotEmpty(t, pairs)
+		for i, pair := range pairs {
+			elsewhere := pairs[0][0].P
+			if bytes.Equal(elsewhere, pair[0].P) {
+				elsewhere = pairs[len(pairs)-1][0].P
+			}
+			nowhere := bytes.Repeat([]byte{7}, len(elsewhere))
+			for what, stray := range map[string]func(pk store.PK) store.PK{
+				"in another account":    func(pk store.PK) store.PK { return store.PK{P: elsewhere, K: pk.K} },
+				"in an unknown account": func(pk store.PK) store.PK { return store.PK{P: nowhere, K: pk.K} },
+				"at other keys": func(pk store.PK) store.PK {
+					k := bytes.Clone(pk.K)
+					k[0] ^= 1 // another time and amount
+					return store.PK{P: pk.P, K: k}
+				},
+				"of an unknown output": func(pk store.PK) store.PK {
+					k := bytes.Clone(pk.K)
+					k[len(k)-1] ^= 1
+					return store.PK{P: pk.P, K: k}
+				},
+			} {
+				var b, back store.Batch
+				for n, one := range pair {
+					b.Put(lists[n], stray(one.PK), one.V)
+					back.Delete(lists[n], stray(one.PK))
+				}
+				require.NoError(t, w.store.Commit(t.Context(), &b))
+				require.NotEmpty(t, audit(), "lists %s, row %x %s", lists, pair[1].K, what)
+				require.NoError(t, w.store.Commit(t.Context(), &back))
+			}
+			if i > 60 {
+				break
+			}
+		}
+	}
+	require.Empty(t, audit(), "without the rows")
+}
+
 // refusing is a store that refuses to list a family in its views.
 type refusing struct {
 	store.Store

@@ -2,9 +2,11 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -110,6 +112,54 @@ func TestPipelines(t *testing.T) {
 			delete(got, f.String()) // not a family of the ledger
 			delete(want, f.String())
 		}
+		require.Equal(t, want, got)
+	})
+}
+
+// shaky is a store that answers only some of the reads of blocks' outputs.
+type shaky struct {
+	store.Store
+	rng    *rand.Rand
+	failed int
+}
+
+func (s *shaky) Get(ctx context.Context, f store.Family, keys []store.PK) ([][]byte, error) {
+	if f == store.FamilyOutput && s.rng.IntN(3) == 0 {
+		s.failed++
+		return nil, errors.New("SQLSTATE XX000")
+	}
+	return s.Store.Get(ctx, f, keys)
+}
+
+// TestPipelineWithFailingReads requires the same rows although the store often fails in the middle of a block.
+func TestPipelineWithFailingReads(t *testing.T) {
+	h := newHistory(8, historyOptions{steps: 1000, skew: 3, addresses: 5})
+	plain := newWorld(t, h, store.NewMemory())
+	plain.finish()
+	synctest.Test(t, func(t *testing.T) {
+		memory := store.NewMemory()
+		for _, c := range chains {
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &shaky{Store: memory, rng: rand.New(rand.NewPCG(1, 1))}
+			p, err := index.New(index.Options[*chain.Block]{
+				NetworkID: network, Chain: c.String(), Source: source(h.blocks[c]), Store: s,
+				Projections: []index.Projection[*chain.Block]{testProjection(c)},
+				Committed: func(next uint64) {
+					if next == uint64(len(h.blocks[c])) {
+						cancel()
+					}
+				},
+			})
+			require.NoError(t, err)
+			require.NoError(t, p.Run(ctx))
+			require.Positive(t, s.failed)
+		}
+		last := ledger.NewMatcher(memory, network, nil)
+		last.CheckpointEvery(checkpointEvery)
+		require.NoError(t, last.Settle(t.Context()))
+		got, want := rows(t, memory), rows(t, plain.store)
+		delete(got, store.FamilyIndexed.String()) // not a family of the ledger
+		delete(want, store.FamilyIndexed.String())
 		require.Equal(t, want, got)
 	})
 }

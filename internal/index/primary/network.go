@@ -322,9 +322,8 @@ func add[B any](n *Network, o Options, of chainOf[B], projections ...index.Proje
 }
 
 // Run indexes until ctx ends, and then returns nil. If a chain fails, Run logs the error, shows it in Status, and
-// continues with the other chains. Run returns store.ErrFenced once another process indexes into the same store, and
-// store.ErrUnavailable once the store did not answer in the middle of a block. It then stops indexing; another Network
-// may continue.
+// continues with the other chains. It waits for an unavailable store without limit. Run returns store.ErrFenced once
+// another process indexes into the same store. It then stops indexing; another Network may continue.
 func (n *Network) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	begin := func(run func(ctx context.Context) error, lost string, attributes ...any) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,9 +30,10 @@ func addInfo(a *API) error {
 	reported := &nodeReport{client: n.Node, networkID: n.ID}
 	a.during(reported.follow)
 	weights := &weights{client: n.Node, resolver: n.Resolver}
+	own := &period{node: n.Node, nodeID: n.Peers.NodeID()}
 	public, operator := info.New(info.Options{
 		NetworkID: n.ID, Aliases: a.aliases, Bootstrapped: a.bootstrapped,
-		NodeID: n.Peers.NodeID(), Proof: n.Peers.Proof(), Address: n.Peers.Claimed(), Peers: n.Peers.Peers, Weights: weights.now,
+		NodeID: n.Peers.NodeID(), Proof: n.Peers.Proof(), Address: n.Peers.Claimed(), Peers: n.Peers.Peers, Weights: weights.now, Began: own.began,
 		Upgrades: reported.upgrades, EVMVersion: reported.evmVersion,
 	})
 	for _, s := range []struct {
@@ -186,4 +188,53 @@ func (w *weights) now(ctx context.Context) (info.Weights, error) {
 		known.Of[v.NodeIDs[0]] = v.Weight
 	}
 	return known, nil
+}
+
+// stakesNode is the part of an upstream node that a period needs; *node.Client implements it.
+type stakesNode interface {
+	CurrentStakes(ctx context.Context, subnetID ids.ID, nodeID ids.NodeID) ([]node.CurrentStake, error)
+}
+
+// period holds when the current period of a validator of the primary network began. It is safe for concurrent use.
+type period struct {
+	node   stakesNode
+	nodeID ids.NodeID
+
+	mu    sync.Mutex
+	start time.Time // zero before the first answer; guarded by mu
+	err   error     // why start is zero; guarded by mu
+	next  time.Time // when to ask again; guarded by mu
+}
+
+// errNoPeriod means that the upstream nodes do not list the validator.
+var errNoPeriod = errors.New("not found")
+
+// began asks an upstream node, at most once a minute, or every 5 s while none answers. It returns the last known time, or
+// before the first answer the error.
+func (p *period) began(ctx context.Context) (time.Time, error) {
+	const timeout, pause, life = 5 * time.Second, 5 * time.Second, time.Minute
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Now().Before(p.next) {
+		return p.start, p.err
+	}
+	asking, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	stakes, err := p.node.CurrentStakes(asking, constants.PrimaryNetworkID, p.nodeID)
+	if ctx.Err() != nil {
+		return time.Time{}, fmt.Errorf("asking for the validator: %w", ctx.Err())
+	}
+	i := slices.IndexFunc(stakes, func(s node.CurrentStake) bool { return !s.Delegator })
+	switch {
+	case err == nil && i >= 0:
+		p.start, p.err, p.next = stakes[i].Start, nil, time.Now().Add(life)
+		return p.start, nil
+	case err == nil:
+		err = errNoPeriod
+	}
+	p.next = time.Now().Add(pause)
+	if p.start.IsZero() {
+		p.err = err
+	}
+	return p.start, p.err
 }
