@@ -235,6 +235,6 @@ func TestSendingEndsWithTheLastCaller(t *testing.T) {
 		require.ErrorIs(t, <-three, context.Canceled)
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 5, n.sent.Load())
-		require.Empty(t, a.history.nodes, "validators that count as failed")
+		require.Empty(t, a.history.answers, "validators that count as failed")
 	})
 }

@@ -22,6 +22,7 @@ import (
 	avap2p "github.com/ava-labs/avalanchego/network/p2p"
 	"github.com/ava-labs/avalanchego/network/p2p/acp118"
 	"github.com/ava-labs/avalanchego/proto/pb/sdk"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
 	"github.com/ava-labs/avalanchego/utils/constants"
 	ava "github.com/ava-labs/avalanchego/utils/crypto/bls"
 	"github.com/ava-labs/avalanchego/utils/hashing"
@@ -178,10 +179,10 @@ func (a *Aggregator) idleNow() <-chan struct{} {
 	return a.idle
 }
 
-// AnswerTime returns the median time in which a node answered its latest signature requests, estimated from the last 20
-// or so. It returns false if the node has not answered since the aggregator began.
-func (a *Aggregator) AnswerTime(nodeID ids.NodeID) (time.Duration, bool) {
-	return a.history.answerTime(nodeID)
+// AnswerTime returns the median time in which a node of a validator answered the latest requests for the validator's
+// signature, estimated from the last 20 or so. It returns false if the node has not answered since the aggregator began.
+func (a *Aggregator) AnswerTime(nodeID ids.NodeID, v *snow.Warp) (time.Duration, bool) {
+	return a.history.answerTime(signer{nodeID, keyOf(v)})
 }
 
 // Close ends all rounds, whose waiters get CodeShutdown, and waits for them.
@@ -530,7 +531,7 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set) *r
 	a.history.mu.Lock()
 	for i, v := range set.Validators {
 		m := &r.members[i]
-		m.expect, m.struck = a.history.expect(signer{r.nodeID(i), keyOf(v)}, now)
+		m.expect, m.struck = a.history.expect(r.signer(i), now)
 		for n := m.node + 1; m.struck && n < len(v.NodeIDs); n++ { // prefer another node of the key
 			if !a.transport.Connected(v.NodeIDs[n]) {
 				continue

@@ -126,8 +126,8 @@ func TestEarlyRequestsDoNotCountAsRefusals(t *testing.T) {
 		_, err := a.Sign(ctx, Request{Message: testMessage(t, "early")})
 		require.NoError(t, err)
 		settle()
-		for nodeID, node := range a.history.nodes {
-			require.GreaterOrEqual(t, node.success, priorSuccess, "%s", nodeID)
+		for one, answers := range a.history.answers {
+			require.GreaterOrEqual(t, answers.success, priorSuccess, "%s", one.node)
 		}
 	})
 }

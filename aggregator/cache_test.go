@@ -84,6 +84,6 @@ func TestScenario_7_2_35_FloodOfUniqueMessages(t *testing.T) {
 		require.Empty(t, a.runners)
 		require.Empty(t, n.onConnect, "a round still listens for connections")
 		require.Empty(t, a.verifier.jobs)
-		require.LessOrEqual(t, len(a.history.nodes), 2)
+		require.LessOrEqual(t, len(a.history.answers), 2)
 	})
 }

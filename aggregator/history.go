@@ -5,8 +5,6 @@ import (
 	"math"
 	"sync"
 	"time"
-
-	"github.com/ava-labs/avalanchego/ids"
 )
 
 // Assumptions about a validator without measurements, and how fast old measurements lose
@@ -51,17 +49,17 @@ func (e expectation) byLog(logT float64) float64 {
 // history remembers how validators answered, across rounds: their answer times, whether they
 // answered, and whether their signatures were valid. It orders and sizes the fan-out, and says
 // which signatures to verify first. It is safe for concurrent use and bounded to maxHistories
-// nodes and as many signers.
+// signers.
 //
 // The estimate for a validator is its own average, shrunk towards the average of all. The
 // shrinkage grows with the share of the variance that lies within validators, so that a
 // lucky validator does not count as a fast one.
 type history struct {
 	mu      sync.Mutex
-	nodes   map[ids.NodeID]*nodeHistory
+	answers map[signer]*answers
 	signers map[signer]standing
 	crowd   average // of the logarithm of all answer times
-	within  average // of squared deviations from the node's own average; only the mean is used
+	within  average // of squared deviations from the signer's own average; only the mean is used
 	margin  float64 // standard deviations by which a wave exceeds the target
 	// version counts the changes of signers with strikes, saved is the version that was saved.
 	version, saved uint64
@@ -80,15 +78,16 @@ func (a *average) add(x, memory float64) {
 	a.variance += (d*(x-a.mean) - a.variance) / a.n
 }
 
-type nodeHistory struct {
-	times   average // of the logarithm of its answer times
+// answers is what is known of the answers of a signer.
+type answers struct {
+	times   average // of the logarithm of their times
 	success float64 // probability that it answers, whether with a valid signature or not
 	seen    time.Time
 }
 
 func newHistory() *history {
 	return &history{
-		nodes:   make(map[ids.NodeID]*nodeHistory),
+		answers: make(map[signer]*answers),
 		signers: make(map[signer]standing),
 		// Worth a few answers, so that the first real ones soon outweigh it.
 		crowd:  average{mean: math.Log(float64(priorMedian)), variance: priorSpread * priorSpread, n: 5},
@@ -100,9 +99,9 @@ func newHistory() *history {
 // expect returns what to expect of s now, and whether to ask it last. Knowledge of answer times
 // fades towards the crowd's. h.mu is held.
 func (h *history) expect(s signer, now time.Time) (e expectation, struck bool) {
-	n, ok := h.nodes[s.node]
+	n, ok := h.answers[s]
 	if !ok {
-		n = &nodeHistory{success: priorSuccess, seen: now}
+		n = &answers{success: priorSuccess, seen: now}
 	}
 	keep := math.Exp2(-float64(now.Sub(n.seen)) / float64(historyHalf))
 	within := math.Min(h.within.mean, h.crowd.variance)
@@ -123,17 +122,17 @@ func (h *history) expect(s signer, now time.Time) (e expectation, struck bool) {
 	return e, false
 }
 
-func (h *history) node(nodeID ids.NodeID, now time.Time) *nodeHistory {
-	n, ok := h.nodes[nodeID]
+func (h *history) of(s signer, now time.Time) *answers {
+	n, ok := h.answers[s]
 	if !ok {
-		if len(h.nodes) >= maxHistories {
-			for victim := range h.nodes { // any: the order is only a hint
-				delete(h.nodes, victim)
+		if len(h.answers) >= maxHistories {
+			for victim := range h.answers { // any: the order is only a hint
+				delete(h.answers, victim)
 				break
 			}
 		}
-		n = &nodeHistory{success: priorSuccess}
-		h.nodes[nodeID] = n
+		n = &answers{success: priorSuccess}
+		h.answers[s] = n
 	}
 	n.seen = now
 	return n
@@ -144,7 +143,7 @@ func (h *history) node(nodeID ids.NodeID, now time.Time) *nodeHistory {
 func (h *history) answered(s signer, elapsed time.Duration, now time.Time) (trusted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.node(s.node, now)
+	n := h.of(s, now)
 	x := math.Log(math.Max(float64(elapsed), 1))
 	if count := n.times.n; count > 0 {
 		d := x - n.times.mean
@@ -156,11 +155,11 @@ func (h *history) answered(s signer, elapsed time.Duration, now time.Time) (trus
 	return h.signers[s].at(now).trusted()
 }
 
-// failed records that a node refused, did not answer in time or could not be asked.
-func (h *history) failed(nodeID ids.NodeID, now time.Time) {
+// failed records that a signer refused, did not answer in time or could not be asked.
+func (h *history) failed(s signer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := h.node(nodeID, now)
+	n := h.of(s, now)
 	n.success -= learnRate * n.success
 }
 
@@ -233,11 +232,11 @@ func (h *history) planHeld() {
 	h.margin = math.Max(h.margin-0.01, 0.25)
 }
 
-// answerTime returns the median of a node's answer times; false if it has not answered.
-func (h *history) answerTime(nodeID ids.NodeID) (time.Duration, bool) {
+// answerTime returns the median of a signer's answer times; false if it has not answered.
+func (h *history) answerTime(s signer) (time.Duration, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n, ok := h.nodes[nodeID]
+	n, ok := h.answers[s]
 	if !ok || n.times.n == 0 {
 		return 0, false
 	}

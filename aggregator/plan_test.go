@@ -258,7 +258,7 @@ func TestHistoryLearnsAndForgets(t *testing.T) {
 	require.Less(t, before.by(10*time.Millisecond), 0.2)
 
 	for range 20 {
-		h.failed(node, now)
+		h.failed(signer{node: node}, now)
 	}
 	failing, _ := h.expect(signer{node: node}, now)
 	require.Less(t, failing.success, 0.1)
@@ -290,9 +290,24 @@ func TestHistoryDoesNotTakeLuckForSpeed(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	h := newHistory()
 	for i := range maxHistories + 100 {
-		h.failed(ids.NodeID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(1e9, 0))
+		h.failed(signer{node: ids.NodeID{byte(i), byte(i >> 8), byte(i >> 16)}}, time.Unix(1e9, 0))
 	}
-	require.Len(t, h.nodes, maxHistories)
+	require.Len(t, h.answers, maxHistories)
+}
+
+// The owner of an L1 may register the node IDs of other operators with keys of his own. What those nodes do not answer for him
+// says nothing about what they answer for their own keys.
+func TestHistoryKeepsKeysApart(t *testing.T) {
+	h, now := newHistory(), time.Unix(1e9, 0)
+	own, registered := signer{node: ids.NodeID{1}, key: publicKey{1}}, signer{node: ids.NodeID{1}, key: publicKey{2}}
+	before, _ := h.expect(own, now)
+	for range 20 {
+		h.failed(registered, now)
+	}
+	after, _ := h.expect(own, now)
+	require.Equal(t, before, after)
+	failing, _ := h.expect(registered, now)
+	require.Less(t, failing.success, 0.1)
 }
 
 func BenchmarkPlan(b *testing.B) {
@@ -310,13 +325,13 @@ func BenchmarkPlan(b *testing.B) {
 func TestAnswerTimeIsTheMedian(t *testing.T) {
 	h, now := newHistory(), time.Unix(1e9, 0)
 	one := signer{node: ids.NodeID{1}}
-	h.failed(ids.NodeID{2}, now)
+	h.failed(signer{node: ids.NodeID{2}}, now)
 	for _, elapsed := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		h.answered(one, elapsed, now)
 	}
-	at, ok := h.answerTime(one.node)
+	at, ok := h.answerTime(one)
 	require.True(t, ok)
 	require.InDelta(t, 100*time.Millisecond, at, float64(time.Microsecond))
-	_, ok = h.answerTime(ids.NodeID{2})
+	_, ok = h.answerTime(signer{node: ids.NodeID{2}})
 	require.False(t, ok, "it has not answered")
 }

@@ -194,6 +194,9 @@ func (r *round) nodeID(i int) ids.NodeID {
 	return r.set.Validators[i].NodeIDs[r.members[i].node]
 }
 
+// signer returns the node of a member that is asked, with the member's key.
+func (r *round) signer(i int) signer { return signer{r.nodeID(i), keyOf(r.set.Validators[i])} }
+
 // author returns the signer of the signature at hand. Its node is not the one asked last if
 // another node of the key was asked since.
 func (r *round) author(i int) signer {

@@ -374,7 +374,7 @@ func (f *runner) learn() {
 	now := time.Now()
 	for i := range f.round.members {
 		if m := &f.round.members[i]; m.state == refused || m.state == notYet {
-			f.agg.history.failed(f.round.nodeID(i), now)
+			f.agg.history.failed(f.round.signer(i), now)
 		}
 	}
 	if f.round.slips > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 )
 
-// signer is a node that answers for a BLS key. A standing belongs to both, because a set may
+// signer is a node that answers for a BLS key. Answers and a standing belong to both, because a set may
 // give a node a key that is not the node's: the owner of an L1 may register the node ID of another
 // operator, and a node may have changed its key since an old set.
 type signer struct {

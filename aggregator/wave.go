@@ -95,7 +95,7 @@ func (w *wave) expire(ctx context.Context) {
 	agg := w.runner.agg
 	agg.metrics.timeouts.Add(float64(len(left)))
 	for nodeID := range left {
-		agg.history.failed(nodeID, time.Now())
+		agg.history.failed(w.runner.signerOf(nodeID), time.Now())
 	}
 }
 
@@ -106,6 +106,7 @@ func (w *wave) answer(a p2p.Answer) {
 	if !w.forget(a.NodeID) {
 		return
 	}
+	from := f.signerOf(a.NodeID)
 	if a.Err != nil {
 		var refusal *common.AppError
 		if errors.As(a.Err, &refusal) {
@@ -113,12 +114,10 @@ func (w *wave) answer(a p2p.Answer) {
 			f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, refused, refusal, now) })
 			return
 		}
-		f.agg.history.failed(a.NodeID, time.Now())
+		f.agg.history.failed(from, time.Now())
 		f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, idle, nil, now) })
 		return
 	}
-	i, _ := f.round.set.Index(a.NodeID) // which was asked
-	from := signer{a.NodeID, keyOf(f.round.set.Validators[i])}
 	if f.ended.Load() {
 		f.agg.history.answered(from, a.Elapsed, time.Now())
 		return
@@ -135,6 +134,12 @@ func (w *wave) answer(a p2p.Answer) {
 		f.agg.metrics.stages.WithLabelValues("first_answer").Observe(f.now().Seconds())
 	}
 	f.inbox.put(func(time.Duration) { f.round.answered(a.NodeID, signature, trusted) })
+}
+
+// signerOf returns a node that was asked, with the key of its validator.
+func (f *runner) signerOf(nodeID ids.NodeID) signer {
+	i, _ := f.round.set.Index(nodeID)
+	return signer{nodeID, keyOf(f.round.set.Validators[i])}
 }
 
 // parseAnswer reads an ACP-118 response. The signature is a point on the curve;

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
+	snow "github.com/ava-labs/avalanchego/snow/validators"
 
 	"quorate/aggregator"
 	"quorate/handlers/console"
@@ -30,7 +31,7 @@ func (n *Network) Memberships(node ids.NodeID) []console.Membership {
 	c := n.connections()
 	for _, s := range *n.Coverage.sets.Load() {
 		if i, ok := s.Index(node); ok {
-			found = append(found, console.Membership{SubnetID: s.SubnetID, TotalWeight: s.TotalWeight, Validator: c.member(s.Validators[i].NodeIDs, s.Validators[i].Weight)})
+			found = append(found, console.Membership{SubnetID: s.SubnetID, TotalWeight: s.TotalWeight, Validator: c.member(s.Validators[i])})
 		}
 	}
 	return found
@@ -41,7 +42,7 @@ type connections struct {
 	peers      map[ids.NodeID]p2p.Peer
 	failure    func(ids.NodeID) p2p.Failure
 	lost       func(ids.NodeID) time.Time
-	answerTime func(ids.NodeID) (time.Duration, bool)
+	answerTime func(ids.NodeID, *snow.Warp) (time.Duration, bool)
 }
 
 func (n *Network) connections() connections {
@@ -57,22 +58,23 @@ func (n *Network) connections() connections {
 func (c connections) members(s *validators.Set) []console.Validator {
 	list := make([]console.Validator, len(s.Validators))
 	for i, v := range s.Validators {
-		list[i] = c.member(v.NodeIDs, v.Weight)
+		list[i] = c.member(v)
 	}
 	slices.SortStableFunc(list, func(a, b console.Validator) int { return cmp.Compare(b.Weight, a.Weight) })
 	return list
 }
 
 // member describes a validator by the first of its nodes that is connected, else by the first.
-func (c connections) member(nodes []ids.NodeID, weight uint64) console.Validator {
-	v := console.Validator{NodeIDs: nodes, Weight: weight}
+func (c connections) member(of *snow.Warp) console.Validator {
+	nodes := of.NodeIDs
+	v := console.Validator{NodeIDs: nodes, Weight: of.Weight}
 	if len(nodes) == 0 {
 		return v
 	}
 	for _, id := range nodes {
 		if p, ok := c.peers[id]; ok {
 			v.Connected, v.Version, v.Since = true, p.Version, p.Since
-			v.AnswerTime, _ = c.answerTime(id)
+			v.AnswerTime, _ = c.answerTime(id, of)
 			return v
 		}
 	}
@@ -82,6 +84,6 @@ func (c connections) member(nodes []ids.NodeID, weight uint64) console.Validator
 			v.Lost = lost
 		}
 	}
-	v.AnswerTime, _ = c.answerTime(nodes[0])
+	v.AnswerTime, _ = c.answerTime(nodes[0], of)
 	return v
 }

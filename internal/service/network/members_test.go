@@ -21,7 +21,7 @@ func TestMembersHaveTheirConnections(t *testing.T) {
 		peers:   map[ids.NodeID]p2p.Peer{{2}: {NodeID: ids.NodeID{2}, Version: "v1.15.0", Since: since}},
 		failure: func(id ids.NodeID) p2p.Failure { return p2p.Failure{Obstacle: p2p.ObstacleClock, Detail: id.String()} },
 		lost:    func(id ids.NodeID) time.Time { return since.Add(time.Duration(id[0])) },
-		answerTime: func(id ids.NodeID) (time.Duration, bool) {
+		answerTime: func(id ids.NodeID, _ *snow.Warp) (time.Duration, bool) {
 			return time.Duration(id[0]) * time.Second, id != ids.NodeID{1}
 		},
 	}
