@@ -22,6 +22,10 @@ import (
 // ErrForward is returned by a method whose call the upstream nodes must answer.
 var ErrForward = errors.New("answered by upstream")
 
+// ErrNotReady is returned by a method that would answer wrongly until more is indexed. Clients get what they get while
+// Endpoint.Ready is false.
+var ErrNotReady = errors.New("the index is not ready")
+
 // RefusalError is an error of an Upstream whose text is returned to clients.
 type RefusalError string
 
@@ -94,11 +98,16 @@ type endpoint struct {
 // ServeHTTP implements http.Handler.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e.Ready != nil && !e.Ready() {
-		http.Error(w, "API call rejected because chain is not done bootstrapping", http.StatusServiceUnavailable)
+		notReady(w)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, e.BodyLimit)
 	e.server.ServeHTTP(w, r)
+}
+
+// notReady answers as a node does while a chain is bootstrapping.
+func notReady(w http.ResponseWriter) {
+	http.Error(w, "API call rejected because chain is not done bootstrapping", http.StatusServiceUnavailable)
 }
 
 // codec is the node's codec, except that it keeps the body of a request for forwarding.
@@ -178,6 +187,10 @@ func (r *Raw) MarshalJSON() ([]byte, error) { return r.JSON, nil }
 func (r *request) WriteError(w http.ResponseWriter, status int, err error) {
 	if r.busy { // the call may be a notification, which gets no JSON-RPC answer
 		http.Error(w, ErrBusy.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if errors.Is(err, ErrNotReady) {
+		notReady(w)
 		return
 	}
 	if r.endpoint.Upstream != nil && (errors.Is(err, ErrForward) || r.method != "" && !r.endpoint.server.HasMethod(r.method)) {

@@ -27,7 +27,8 @@ type Options struct {
 	// Chain identifies the containers.
 	Chain container.Chain
 	// Heights returns the range of the index: the container at index i has height first+i, and the last one has height
-	// end-1. The error is rpc.ErrForward if the range is incomplete.
+	// end-1. While the index catches up, that is the last indexed one. The error is rpc.ErrForward if the range is
+	// incomplete, and rpc.ErrNotReady if it is unknown.
 	Heights func(ctx context.Context) (first, end uint64, err error)
 	// Log gets errors of the index. Clients get only a general error.
 	Log *slog.Logger
@@ -70,6 +71,9 @@ func (s *Service) GetContainerByIndex(r *http.Request, args *indexer.GetContaine
 		return err
 	}
 	if first >= end || uint64(args.Index) >= end-first {
+		if err := s.complete(r.Context(), first, end); err != nil {
+			return err
+		}
 		return fmt.Errorf("no container at index %d", args.Index)
 	}
 	return s.reply(r.Context(), reply, first, first+uint64(args.Index), args.Encoding)
@@ -125,6 +129,9 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 	}
 	start, last := uint64(args.StartIndex), end-first-1
 	if start > last {
+		if err := s.complete(ctx, first, end); err != nil {
+			return err
+		}
 		return fmt.Errorf("start index (%d) > last accepted index (%d)", start, last)
 	}
 	n = min(n, last-start+1)
@@ -159,7 +166,7 @@ func (s *Service) GetContainerRange(r *http.Request, args *indexer.GetContainerR
 }
 
 func (s *Service) heights(ctx context.Context) (first, end uint64, err error) {
-	if first, end, err = s.o.Heights(ctx); err != nil && !errors.Is(err, rpc.ErrForward) {
+	if first, end, err = s.o.Heights(ctx); err != nil && !errors.Is(err, rpc.ErrForward) && !errors.Is(err, rpc.ErrNotReady) {
 		err = s.broken(err)
 	}
 	return first, end, err
@@ -212,6 +219,16 @@ func (s *Service) accepted(ctx context.Context, height uint64) (container.Contai
 		return one, s.broken(err)
 	}
 	return one, nil
+}
+
+// complete returns rpc.ErrForward if the last container lacks its consensus ID. Nodes answer about it, so they must also
+// answer about those that follow.
+func (s *Service) complete(ctx context.Context, first, end uint64) error {
+	if first >= end {
+		return nil
+	}
+	_, err := s.accepted(ctx, end-1)
+	return err
 }
 
 func (s *Service) reply(ctx context.Context, reply *indexer.FormattedContainer, first, height uint64, e formatting.Encoding) error {

@@ -215,6 +215,13 @@ func TestForwarding(t *testing.T) {
 	got, _ = call(t, within, "isAccepted", "{}")
 	require.Equal(t, `{"isAccepted":false}`, string(got), "no block of this index lacks its ID")
 
+	// The last container lacks its ID, so nodes answer about those that follow.
+	o.Heights = between(1, 4)
+	for _, c := range [][2]string{{"getContainerByIndex", `{"index":3}`}, {"getContainerRange", `{"startIndex":3,"numToFetch":1}`}} {
+		got, _ := call(t, o, c[0], c[1])
+		require.Equal(t, forwarded, got, "%s %s", c[0], c[1])
+	}
+
 	// There are more than are kept.
 	o.Heights = between(1, 8)
 	got, _ = call(t, o, "getLastAccepted", "{}")

@@ -133,6 +133,7 @@ type Network struct {
 	origin   *index.XChainOrigin
 	xChain   *index.XChainSource
 	kept     bool
+	cBlocks  bool                    // whether whole C-Chain blocks are stored, if the node has an index
 	cursors  []string                // cursors of all projections and of the vertices
 	indexer  atomic.Pointer[Network] // whose status is reported; nil for this one's
 
@@ -178,7 +179,7 @@ func (n *Network) addPChain(o Options) error {
 	n.Ledger = ledger.New(o.Store, o.NetworkID)
 	n.Subnets = subnets.New(o.Store, o.NetworkID)
 	n.cursors = append(n.cursors, vertexCursor(o.NetworkID))
-	n.kept = o.Keep != KeepNone
+	n.kept, n.cBlocks = o.Keep != KeepNone, o.Keep == KeepAll
 	asked := &rewards{node: o.Node, reader: o.Store, networkID: o.NetworkID, keep: n.kept, log: o.Log}
 	decoder, err := pchain.NewDecoder(pchain.DecoderOptions{
 		NetworkID: o.NetworkID, Genesis: o.Genesis.P, AVAXAssetID: o.Genesis.AVAXAssetID, Node: asked, ValidatorFees: o.ValidatorFees, Upgrades: o.Upgrades,
@@ -389,6 +390,10 @@ func (n *Network) Fail(err error) {
 
 // Kept reports whether blocks are stored as containers and can be found by ID; see package lookup.
 func (n *Network) Kept() bool { return n.kept }
+
+// KeepsCBlocks reports whether whole C-Chain blocks are stored if the node has an index. Otherwise only the part that
+// concerns other chains is.
+func (n *Network) KeepsCBlocks() bool { return n.cBlocks }
 
 // ChainStatus returns the index status of one chain.
 func (n *Network) ChainStatus(chain string) index.Status {
