@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
@@ -121,7 +123,13 @@ func (f *follower) follow(ctx context.Context) error {
 		f.mu.Unlock()
 		return nil // the next call has the sets from the other source
 	}
-	f.height, f.seenAt, f.latest = height, time.Now(), sets
+	// The sets that more requests again are those of the height before until then.
+	for id, s := range f.latest {
+		if _, known := sets[id]; !known && f.partial && s.Height == f.height && !slices.Contains(f.passed, id) {
+			sets[id] = s
+		}
+	}
+	f.height, f.seenAt, f.heightAt, f.latest = height, time.Now(), time.Now(), sets
 	f.mu.Unlock()
 	f.forgetRefusals()
 	if f.onSet != nil {
@@ -152,7 +160,7 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 	var rpc *node.RPCError
 	switch {
 	case err == nil:
-		f.partial = false
+		f.partial, f.passed = false, nil
 		return all, nil
 	case !errors.As(err, &rpc) || !rpc.NotOffered():
 		return nil, fmt.Errorf("requesting all sets at height %d: %w", height, err)
@@ -170,22 +178,56 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 		return nil, fmt.Errorf("requesting the set of the primary network at height %d: %w", height, err)
 	}
 	all = map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: primary}
-	// A subnet whose set is invalid, or a slow node, must not hide the others.
-	ctx, cancel := context.WithTimeout(ctx, moreTime)
-	defer cancel()
-	for _, subnetID := range subnets {
-		one, err := f.chain.ValidatorsAt(ctx, subnetID, height)
-		if ctx.Err() != nil {
-			break // more requests the others
+	// A subnet whose set cannot be had must not hide the others.
+	for subnetID, got := range each(ctx, subnets, func(ctx context.Context, id ids.ID) (node.ValidatorSet, error) {
+		return f.chain.ValidatorsAt(ctx, id, height)
+	}) {
+		if passes(got.err) || ctx.Err() != nil {
+			continue // more requests it again
 		}
 		f.passed = append(f.passed, subnetID)
-		if err == nil && len(one.Validators) > 0 { // otherwise there may be no such subnet
-			all[subnetID] = one
-		} else if err != nil && !refused(err) {
-			f.noteUnusable(subnetID, height, err)
+		switch {
+		case got.err == nil && len(got.set.Validators) > 0: // otherwise there may be no such subnet
+			all[subnetID] = got.set
+		case got.err != nil && !refused(got.err):
+			f.noteUnusable(subnetID, height, got.err)
 		}
 	}
 	return all, nil
+}
+
+// moreTime bounds the requests for single subnets, so that the height is followed meanwhile. singly is how many are made at
+// a time.
+const (
+	moreTime = 3 * time.Second
+	singly   = 8
+)
+
+// result is the set of a subnet, or why it cannot be had.
+type result[S any] struct {
+	set S
+	err error
+}
+
+// each requests the sets of subnets, each on its own.
+func each[S any](ctx context.Context, subnets []ids.ID, get func(context.Context, ids.ID) (S, error)) map[ids.ID]result[S] {
+	ctx, cancel := context.WithTimeout(ctx, moreTime)
+	defer cancel()
+	results := make([]result[S], len(subnets))
+	var work errgroup.Group
+	work.SetLimit(singly)
+	for i, id := range subnets {
+		work.Go(func() error {
+			results[i].set, results[i].err = get(ctx, id)
+			return nil
+		})
+	}
+	_ = work.Wait()
+	all := make(map[ids.ID]result[S], len(subnets))
+	for i, id := range subnets {
+		all[id] = results[i]
+	}
+	return all
 }
 
 // noteUnusable logs that the set of a subnet cannot be used, if the last one could.
@@ -196,17 +238,12 @@ func (f *follower) noteUnusable(subnetID ids.ID, height uint64, err error) {
 	f.unusable[subnetID] = true
 }
 
-// moreTime bounds more, and the requests of all for single subnets, so that the height is followed meanwhile.
-const moreTime = 2 * time.Second
-
 // more passes to OnSets the sets of subnets that became wanted after the last call of all: connections to their validators
 // must not wait for the next block.
 func (f *follower) more(ctx context.Context) {
 	if !f.partial {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, moreTime)
-	defer cancel()
 	f.mu.Lock()
 	height, generation, sets := f.height, f.generation, maps.Clone(f.latest)
 	if sets == nil { // forgotten in between
@@ -215,18 +252,20 @@ func (f *follower) more(ctx context.Context) {
 	}
 	subnets := slices.DeleteFunc(f.wanted.list(), func(id ids.ID) bool { return slices.Contains(f.passed, id) })
 	f.mu.Unlock()
-	for _, id := range subnets {
-		s, err := f.at(ctx, setID{id, height}) // most are cached
-		if ctx.Err() != nil {
-			break
+	changed := false
+	for id, got := range each(ctx, subnets, func(ctx context.Context, id ids.ID) (*Set, error) {
+		return f.at(ctx, setID{id, height}) // most are cached
+	}) {
+		if passes(got.err) || ctx.Err() != nil {
+			continue
 		}
-		if err == nil {
-			sets[id] = s
+		if got.err == nil {
+			sets[id], changed = got.set, true
 		}
 		f.passed = append(f.passed, id)
 	}
 	f.mu.Lock()
-	changed := f.generation == generation && len(sets) > len(f.latest)
+	changed = changed && f.generation == generation
 	if changed {
 		f.latest = sets
 	}
@@ -268,7 +307,6 @@ func (w *wanted) note(subnetID ids.ID) {
 	w.at[subnetID] = time.Now()
 }
 
-// list returns the wanted subnets, the latest ones first. One whose set cannot be had is not noted again and comes last.
 func (w *wanted) list() []ids.ID {
 	var subnets []ids.ID
 	for id, at := range w.at {
@@ -278,6 +316,5 @@ func (w *wanted) list() []ids.ID {
 		}
 		subnets = append(subnets, id)
 	}
-	slices.SortFunc(subnets, func(a, b ids.ID) int { return w.at[b].Compare(w.at[a]) })
 	return subnets
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/internal/node"
+	"quorate/internal/testenv"
 )
 
 func TestNodeThatDoesNotReportAllSets(t *testing.T) {
@@ -56,51 +57,85 @@ func TestNodeThatDoesNotReportAllSets(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "all validator sets at once"), "got:\n%s", &log)
 }
 
-// TestSubnetHidesNoOther has a node that reports one set at a time, and for one wanted subnet an invalid one or none.
+// TestSubnetHidesNoOther has a node that reports one set at a time, and for some wanted subnets an invalid one or none.
 func TestSubnetHidesNoOther(t *testing.T) {
 	for name, set := range map[string]func(ctx context.Context) error{
 		"invalid": func(context.Context) error { return fmt.Errorf("%w: the weights exceed 64 bits", node.ErrMalformed) },
+		"failing": func(context.Context) error { return node.ErrUnavailable },
 		"silent":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				bad, good := ids.ID{3}, ids.ID{4}
-				c := &chainWithBadSubnet{chain: newChain(t), bad: bad}
+				bad, good, slow := ids.ID{3}, ids.ID{4}, ids.ID{5}
+				c := &chainWithBadSubnet{chain: newChain(t), bad: bad, slow: slow}
 				c.noAll = true
-				c.sets[bad], _ = randomSet(t, rand.New(rand.NewPCG(5, 6)), 4)
-				c.sets[good], _ = randomSet(t, rand.New(rand.NewPCG(7, 8)), 4)
+				for i, id := range []ids.ID{bad, good, slow} {
+					c.sets[id], _ = randomSet(t, rand.New(rand.NewPCG(5, uint64(i))), 4)
+				}
 				var last map[ids.ID]*Set
 				r := NewResolver(c, Options{OnSets: func(_ uint64, sets map[ids.ID]*Set) { last = sets }})
 				f := newFollower(r)
 				require.NoError(t, f.follow(t.Context()))
-				for _, id := range []ids.ID{bad, good} {
+				for _, id := range []ids.ID{bad, good, slow} {
 					_, err := r.Set(t.Context(), id, 0)
 					require.NoError(t, err)
-					time.Sleep(time.Second)
 				}
+				require.NoError(t, f.follow(t.Context()))
+				require.Len(t, last, 4)
+
 				c.set = set
 				c.height = 11
 				require.NoError(t, f.follow(t.Context()))
-				height, _ := r.ProposedHeight()
-				require.Equal(t, uint64(11), height)
-				require.Contains(t, last, constants.PrimaryNetworkID)
-				require.Contains(t, last, good)
-				require.NotContains(t, last, bad)
+				for _, id := range []ids.ID{constants.PrimaryNetworkID, good, slow} {
+					require.Contains(t, last, id)
+					require.Equal(t, uint64(11), last[id].Height)
+				}
+				if name == "invalid" {
+					require.NotContains(t, last, bad)
+					return
+				}
+				require.Equal(t, uint64(10), last[bad].Height, "the last one known")
+				s, err := r.Set(t.Context(), bad, 0)
+				require.NoError(t, err)
+				require.Equal(t, uint64(10), s.Height)
+				time.Sleep(outage)
+				require.NoError(t, f.follow(t.Context()))
+				_, err = r.Set(t.Context(), bad, 0)
+				require.Error(t, err, "it is too old")
+
+				c.set = nil
+				require.NoError(t, f.follow(t.Context()))
+				require.Equal(t, uint64(11), last[bad].Height, "it is requested again at the same height")
+				s, err = r.Set(t.Context(), bad, 0)
+				require.NoError(t, err)
+				require.Equal(t, uint64(11), s.Height)
+
+				c.set = set
+				for range 2 {
+					c.height++
+					require.NoError(t, f.follow(t.Context()))
+				}
+				require.NotContains(t, last, bad, "it is two heights old")
 			})
 		})
 	}
 }
 
-// chainWithBadSubnet replies with set for one subnet, if that is not nil.
+// chainWithBadSubnet replies with set for one subnet, if that is not nil, and late for another one.
 type chainWithBadSubnet struct {
 	*chain
-	bad ids.ID
-	set func(ctx context.Context) error
+	bad, slow ids.ID
+	set       func(ctx context.Context) error
 }
 
 func (c *chainWithBadSubnet) ValidatorsAt(ctx context.Context, subnetID ids.ID, height uint64) (node.ValidatorSet, error) {
 	if subnetID == c.bad && c.set != nil {
 		return node.ValidatorSet{}, c.set(ctx)
+	}
+	if subnetID == c.slow {
+		if err := testenv.Delay(ctx, 2*time.Second); err != nil {
+			return node.ValidatorSet{}, err
+		}
 	}
 	return c.chain.ValidatorsAt(ctx, subnetID, height)
 }

@@ -97,7 +97,7 @@ func (c containerIndex) endpoint(r store.Reader, networkID uint32, status func(c
 		switch {
 		case errors.Is(err, index.ErrVerticesMissing):
 			err = rpc.ErrNotReady
-		case err == nil && from > first:
+		case err == nil && from > first && c.kept != container.Vertices: // which are always stored from the first one on
 			err = rpc.ErrForward
 		}
 		return first, end, err

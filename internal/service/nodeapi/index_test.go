@@ -165,6 +165,16 @@ func TestIndexAnswersWhileItCatchesUp(t *testing.T) {
 		require.Equal(t, "not found", get(test.path, "getIndex", later), test.path)
 		require.Equal(t, `{"isAccepted":false}`, get(test.path, "isAccepted", later), test.path)
 	}
+	// Vertices are stored even if blocks are stored only from a later height on.
+	var batch store.Batch
+	batch.Put(store.FamilyIndexed, store.PK{P: []byte(index.Cursor(networkID, index.XChain, index.Containers))}, []byte{1, 2})
+	require.NoError(t, s.Commit(t.Context(), &batch))
+	require.Contains(t, get("X/vtx", "getLastAccepted", "{}"), v[1].ID.String())
+	require.Equal(t, forwarded, get("X/tx", "getLastAccepted", "{}"))
+	batch.Reset()
+	batch.Put(store.FamilyIndexed, store.PK{P: []byte(index.Cursor(networkID, index.XChain, index.Containers))}, []byte{1, 0})
+	require.NoError(t, s.Commit(t.Context(), &batch))
+
 	// The blocks begin after the transactions.
 	early := askIndexes(t, s, &indexing{before: 100, vertices: 2}, catchingUp)
 	require.Contains(t, early("X/tx", "getLastAccepted", "{}"), x[7].ID.String())
