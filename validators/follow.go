@@ -123,13 +123,7 @@ func (f *follower) follow(ctx context.Context) error {
 		f.mu.Unlock()
 		return nil // the next call has the sets from the other source
 	}
-	// The sets that more requests again are those of the height before until then.
-	for id, s := range f.latest {
-		if _, known := sets[id]; !known && f.partial && s.Height == f.height && !slices.Contains(f.passed, id) {
-			sets[id] = s
-		}
-	}
-	f.height, f.seenAt, f.heightAt, f.latest = height, time.Now(), time.Now(), sets
+	f.height, f.seenAt, f.latest = height, time.Now(), sets
 	f.mu.Unlock()
 	f.forgetRefusals()
 	if f.onSet != nil {
@@ -154,13 +148,13 @@ func (f *follower) noteReport(height uint64) bool {
 }
 
 // all requests the sets of all subnets at a height. From a node without that method it
-// requests the set of the primary network and those of recently wanted subnets that can be had soon.
+// requests the sets of the primary network and of recently wanted subnets.
 func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.ValidatorSet, error) {
 	all, err := f.chain.AllValidatorsAt(ctx, height)
 	var rpc *node.RPCError
 	switch {
 	case err == nil:
-		f.partial, f.passed = false, nil
+		f.partial = false
 		return all, nil
 	case !errors.As(err, &rpc) || !rpc.NotOffered():
 		return nil, fmt.Errorf("requesting all sets at height %d: %w", height, err)
@@ -172,65 +166,42 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 	f.mu.Lock()
 	subnets := f.wanted.list()
 	f.mu.Unlock()
-	f.passed = nil
-	primary, err := f.chain.ValidatorsAt(ctx, constants.PrimaryNetworkID, height)
-	if err != nil {
-		return nil, fmt.Errorf("requesting the set of the primary network at height %d: %w", height, err)
+	f.passed = slices.Clone(subnets)
+	subnets = append(subnets, constants.PrimaryNetworkID)
+	sets := make([]node.ValidatorSet, len(subnets))
+	invalid := make([]error, len(subnets))
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	for i, id := range subnets {
+		work.Go(func() (err error) {
+			sets[i], err = f.chain.ValidatorsAt(ctx, id, height)
+			switch {
+			case err == nil:
+			case id != constants.PrimaryNetworkID && refused(err):
+			case id != constants.PrimaryNetworkID && errors.Is(err, node.ErrMalformed):
+				invalid[i] = err // it must not hide the others
+			default:
+				return fmt.Errorf("requesting the set of subnet %s at height %d: %w", id, height, err)
+			}
+			return nil
+		})
 	}
-	all = map[ids.ID]node.ValidatorSet{constants.PrimaryNetworkID: primary}
-	// A subnet whose set cannot be had must not hide the others.
-	for subnetID, got := range each(ctx, subnets, func(ctx context.Context, id ids.ID) (node.ValidatorSet, error) {
-		return f.chain.ValidatorsAt(ctx, id, height)
-	}) {
-		if passes(got.err) || ctx.Err() != nil {
-			continue // more requests it again
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	all = make(map[ids.ID]node.ValidatorSet, len(subnets))
+	for i, id := range subnets {
+		if invalid[i] != nil {
+			f.noteUnusable(id, height, invalid[i])
 		}
-		f.passed = append(f.passed, subnetID)
-		switch {
-		case got.err == nil && len(got.set.Validators) > 0: // otherwise there may be no such subnet
-			all[subnetID] = got.set
-		case got.err != nil && !refused(got.err):
-			f.noteUnusable(subnetID, height, got.err)
+		if len(sets[i].Validators) > 0 { // otherwise there may be no such subnet
+			all[id] = sets[i]
 		}
 	}
 	return all, nil
 }
 
-// moreTime bounds the requests for single subnets, so that the height is followed meanwhile. singly is how many are made at
-// a time.
-const (
-	moreTime = 3 * time.Second
-	singly   = 8
-)
-
-// result is the set of a subnet, or why it cannot be had.
-type result[S any] struct {
-	set S
-	err error
-}
-
-// each requests the sets of subnets, each on its own.
-func each[S any](ctx context.Context, subnets []ids.ID, get func(context.Context, ids.ID) (S, error)) map[ids.ID]result[S] {
-	ctx, cancel := context.WithTimeout(ctx, moreTime)
-	defer cancel()
-	results := make([]result[S], len(subnets))
-	var work errgroup.Group
-	work.SetLimit(singly)
-	for i, id := range subnets {
-		work.Go(func() error {
-			results[i].set, results[i].err = get(ctx, id)
-			return nil
-		})
-	}
-	_ = work.Wait()
-	all := make(map[ids.ID]result[S], len(subnets))
-	for i, id := range subnets {
-		all[id] = results[i]
-	}
-	return all
-}
-
-// noteUnusable logs that the set of a subnet cannot be used, if the last one could.
+// noteUnusable logs that the set of a subnet cannot be used, if the one before could.
 func (f *follower) noteUnusable(subnetID ids.ID, height uint64, err error) {
 	if !f.unusable[subnetID] {
 		f.log.Warn("unusable validator set", slog.String("subnetID", subnetID.String()), slog.Uint64("height", height), slog.Any("error", err))
@@ -238,12 +209,17 @@ func (f *follower) noteUnusable(subnetID ids.ID, height uint64, err error) {
 	f.unusable[subnetID] = true
 }
 
+// moreTime bounds more, so that the height is followed meanwhile.
+const moreTime = 2 * time.Second
+
 // more passes to OnSets the sets of subnets that became wanted after the last call of all: connections to their validators
 // must not wait for the next block.
 func (f *follower) more(ctx context.Context) {
 	if !f.partial {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, moreTime)
+	defer cancel()
 	f.mu.Lock()
 	height, generation, sets := f.height, f.generation, maps.Clone(f.latest)
 	if sets == nil { // forgotten in between
@@ -252,20 +228,18 @@ func (f *follower) more(ctx context.Context) {
 	}
 	subnets := slices.DeleteFunc(f.wanted.list(), func(id ids.ID) bool { return slices.Contains(f.passed, id) })
 	f.mu.Unlock()
-	changed := false
-	for id, got := range each(ctx, subnets, func(ctx context.Context, id ids.ID) (*Set, error) {
-		return f.at(ctx, setID{id, height}) // most are cached
-	}) {
-		if passes(got.err) || ctx.Err() != nil {
-			continue
+	for _, id := range subnets {
+		s, err := f.at(ctx, setID{id, height}) // most are cached
+		if ctx.Err() != nil {
+			break
 		}
-		if got.err == nil {
-			sets[id], changed = got.set, true
+		if err == nil {
+			sets[id] = s
 		}
 		f.passed = append(f.passed, id)
 	}
 	f.mu.Lock()
-	changed = changed && f.generation == generation
+	changed := f.generation == generation && len(sets) > len(f.latest)
 	if changed {
 		f.latest = sets
 	}
@@ -284,6 +258,7 @@ type wanted struct {
 // If the node does not report all sets at once, each wanted subnet costs one request at
 // each new height.
 const (
+	atOnce     = 8 // requests at a time
 	maxWanted  = 64
 	wantedLife = 10 * time.Minute
 )

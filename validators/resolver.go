@@ -119,10 +119,9 @@ type Resolver struct {
 	mu         sync.Mutex
 	height     uint64          // guarded by mu; newest proposed height whose sets are cached
 	seenAt     time.Time       // guarded by mu; when the node last reported it; zero before
-	heightAt   time.Time       // guarded by mu; when its sets were cached
 	reported   uint64          // guarded by mu; highest proposed height that was requested for callers
 	reportedAt time.Time       // guarded by mu; when a node last reported it to such a request
-	latest     map[ids.ID]*Set // guarded by mu; sets of height, or of the height before if a node did not send them; never modified
+	latest     map[ids.ID]*Set // guarded by mu; sets of height; never modified
 	wanted     wanted          // guarded by mu
 	source     uint64          // guarded by mu; Options.Source of what is cached
 	generation uint64          // guarded by mu; see refresh
@@ -247,7 +246,7 @@ func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, erro
 	}
 	r.mu.Lock()
 	last, ok := r.latest[subnetID]
-	ok = ok && time.Since(r.seenAt) < outage && (last.Height == r.height || time.Since(r.heightAt) < outage)
+	ok = ok && time.Since(r.seenAt) < outage
 	r.mu.Unlock()
 	if !ok {
 		return r.concrete(ctx, setID{subnetID, height})
@@ -255,15 +254,10 @@ func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, erro
 	asking, stop := context.WithTimeout(ctx, lastAfter)
 	defer stop()
 	s, err := r.concrete(asking, setID{subnetID, height})
-	if ctx.Err() == nil && passes(err) {
+	if ctx.Err() == nil && (errors.Is(err, node.ErrUnavailable) || errors.Is(err, node.ErrBusy) || errors.Is(err, context.DeadlineExceeded)) {
 		return last, nil
 	}
 	return s, err
-}
-
-// passes reports whether an error means that no node answered in time. The same call may succeed later.
-func passes(err error) bool {
-	return errors.Is(err, node.ErrUnavailable) || errors.Is(err, node.ErrBusy) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // checkAge returns ErrHeightTooOld if a height lies too far back.
@@ -336,10 +330,10 @@ func (r *Resolver) at(ctx context.Context, id setID) (*Set, error) {
 func (r *Resolver) cached(id setID) (*Set, bool) {
 	r.refresh()
 	r.mu.Lock()
-	latest := r.latest
+	height, latest := r.height, r.latest
 	r.mu.Unlock()
 	// latest also has the newest sets because a full cache may reject them.
-	if s, ok := latest[id.subnet]; ok && s.Height == id.height {
+	if s, ok := latest[id.subnet]; ok && id.height == height {
 		return s, true
 	}
 	return r.sets.Get(id)

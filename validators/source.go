@@ -23,7 +23,7 @@ func (r *Resolver) forget() {
 	r.generation++
 	r.latest = nil
 	r.height, r.reported = 0, 0
-	r.seenAt, r.heightAt, r.reportedAt = time.Time{}, time.Time{}, time.Time{}
+	r.seenAt, r.reportedAt = time.Time{}, time.Time{}
 	r.sets.Clear()
 	r.fetches.forget()
 	r.proposed.forget()
