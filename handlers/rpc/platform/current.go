@@ -95,6 +95,9 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 	height := c.height()
 	coming := c.asking.DoChan(fmt.Sprint(height, question), func() (any, error) {
 		defer done()
+		if a, ok := c.answers.Get(question); ok && c.fresh(a) { // since the caller looked
+			return a, a.err
+		}
 		ctx, cancel := context.WithTimeout(shared, answerTimeout)
 		defer cancel()
 		a := &answer{height: height, at: time.Now()}
