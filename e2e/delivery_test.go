@@ -163,6 +163,10 @@ func TestDeliveryToCChain(t *testing.T) {
 		withFew := s.sign(ctx, m, before, "--quorum", "40")
 		current, few, behind = s.delivery(ctx, forEpoch, "c-chain"), s.delivery(ctx, withFew, "c-chain"), s.delivery(ctx, forTip, m.SourceChainID.String())
 		asked := ask(forTip, m.SourceChainID)
+		for asked.NextEpoch == nil && time.Now().Before(end) { // the service learns of the new height within two seconds
+			await(t, ctx, time.Now().Add(100*time.Millisecond))
+			asked = ask(forTip, m.SourceChainID)
+		}
 		status, r := service.post(ctx, signPath, map[string]any{"message": hexOf(m.Bytes()), "verifyingBlockchainId": m.SourceChainID})
 		require.Equal(t, http.StatusOK, status, r.Message)
 		var accepted []bool
