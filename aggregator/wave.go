@@ -106,7 +106,6 @@ func (w *wave) answer(a p2p.Answer) {
 	if !w.forget(a.NodeID) {
 		return
 	}
-	from := f.signerOf(a.NodeID)
 	if a.Err != nil {
 		var refusal *common.AppError
 		if errors.As(a.Err, &refusal) {
@@ -114,10 +113,11 @@ func (w *wave) answer(a p2p.Answer) {
 			f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, refused, refusal, now) })
 			return
 		}
-		f.agg.history.failed(from, time.Now())
+		f.agg.history.failed(f.signerOf(a.NodeID), time.Now())
 		f.inbox.put(func(now time.Duration) { f.round.failed(a.NodeID, idle, nil, now) })
 		return
 	}
+	from := f.signerOf(a.NodeID)
 	if f.ended.Load() {
 		f.agg.history.answered(from, a.Elapsed, time.Now())
 		return

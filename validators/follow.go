@@ -176,8 +176,7 @@ func (f *follower) all(ctx context.Context, height uint64) (map[ids.ID]node.Vali
 		work.Go(func() (err error) {
 			sets[i], err = f.chain.ValidatorsAt(ctx, id, height)
 			switch {
-			case err == nil:
-			case id != constants.PrimaryNetworkID && refused(err):
+			case err == nil, id != constants.PrimaryNetworkID && refused(err):
 			case id != constants.PrimaryNetworkID && errors.Is(err, node.ErrMalformed):
 				invalid[i] = err // it must not hide the others
 			default:

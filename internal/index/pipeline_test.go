@@ -188,6 +188,21 @@ func start(t testing.TB, o index.Options[uint64]) *started {
 	return succeed(t, nil, o)
 }
 
+// startFailing starts a pipeline that fails for an hour because of cause, and returns what it logs. It is for tests with
+// simulated time.
+func startFailing(t testing.TB, o index.Options[uint64], cause error) (*started, *bytes.Buffer) {
+	t.Helper()
+	logged := new(bytes.Buffer)
+	o.Log = slog.New(slog.NewTextHandler(logged, nil))
+	p := start(t, o)
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	status := p.Status()
+	require.Equal(t, index.Retrying, status.State)
+	require.ErrorIs(t, status.Err, cause)
+	return p, logged
+}
+
 // succeed starts a pipeline that continues the index of last, unless that is nil.
 func succeed(t testing.TB, last *index.Pipeline[uint64], o index.Options[uint64]) *started {
 	t.Helper()
@@ -311,19 +326,11 @@ func TestAtTheTip(t *testing.T) {
 // TestNodeAway stops the node for a long time, several times.
 func TestNodeAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var logged bytes.Buffer
 		source, memory, l := &numbers{tip: 5000, size: 100}, store.NewMemory(), &ledger{name: "l", rows: 1}
 		asked := 0
 		source.trouble = func(uint64) error { asked++; return errAway }
-		o := options(source, memory, l)
-		o.Log = slog.New(slog.NewTextHandler(&logged, nil))
-		p := start(t, o)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		status := p.Status()
-		require.Equal(t, index.Retrying, status.State)
-		require.ErrorIs(t, status.Err, errAway)
-		require.False(t, status.CaughtUp)
+		p, logged := startFailing(t, options(source, memory, l), errAway)
+		require.False(t, p.Status().CaughtUp)
 		source.set(func() {
 			if asked < 700 || asked > 1500 {
 				t.Errorf("got %d calls in an hour, want one every 2.5 to 5 seconds", asked)

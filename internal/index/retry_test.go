@@ -1,11 +1,9 @@
 package index_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,16 +43,8 @@ func TestWaitInsideOfABlock(t *testing.T) {
 		source, memory := &numbers{tip: 500, size: 100}, store.NewMemory()
 		before, w := &ledger{name: "before", rows: 1}, &waiting{ledger: &ledger{name: "waiting", rows: 2}, at: 321}
 		w.missing.Store(true)
-		var logged bytes.Buffer
-		o := options(source, memory, before, w)
-		o.Log = slog.New(slog.NewTextHandler(&logged, nil))
-		p := start(t, o)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-
+		p, logged := startFailing(t, options(source, memory, before, w), errMissing)
 		status := p.Status()
-		require.Equal(t, index.Retrying, status.State)
-		require.ErrorIs(t, status.Err, errMissing)
 		require.Equal(t, "asking for a reward", status.Failing)
 		require.Equal(t, uint64(321), status.Next, "blocks before are committed")
 		requireRows(t, memory, w.ledger, 0, 321)
@@ -202,17 +192,8 @@ func TestReadInsideOfABlock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				source, s := &numbers{tip: 500, size: 100}, newFailing(t, cause, read)
 				l := &reading{ledger: &ledger{name: "l", rows: 2}}
-				var logged bytes.Buffer
-				o := options(source, s, l)
-				o.Log = slog.New(slog.NewTextHandler(&logged, nil))
-				p := start(t, o)
-				time.Sleep(time.Hour)
-				synctest.Wait()
-
-				status := p.Status()
-				require.Equal(t, index.Retrying, status.State)
-				require.ErrorIs(t, status.Err, cause)
-				require.Equal(t, "reading the index", status.Failing)
+				p, logged := startFailing(t, options(source, s, l), cause)
+				require.Equal(t, "reading the index", p.Status().Failing)
 				require.Equal(t, 1, strings.Count(logged.String(), "reading the index fails"), logged.String())
 
 				s.away.Store(false)

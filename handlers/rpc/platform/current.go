@@ -58,8 +58,11 @@ func newCurrent(upstream rpc.Upstream, path string, height func() uint64, log *s
 	}
 }
 
-// fresh reports whether a may still be returned.
-func (c *current) fresh(a *answer) bool { return a.height == c.height() && time.Since(a.at) < freshFor }
+// known returns the answer to a question, if it may still be returned.
+func (c *current) known(question string) (a *answer, ok bool) {
+	a, ok = c.answers.Get(question)
+	return a, ok && a.height == c.height() && time.Since(a.at) < freshFor
+}
 
 // ask sets the reply to the result that upstream nodes return for method, with a subnet and sorted node IDs as
 // parameters.
@@ -82,7 +85,7 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 		about = append(about, nodeIDs[i][:]...)
 	}
 	question := string(about)
-	if a, ok := c.answers.Get(question); ok && c.fresh(a) {
+	if a, ok := c.known(question); ok {
 		return a, a.err
 	}
 	params, err := json.Marshal(args)
@@ -95,7 +98,7 @@ func (c *current) answer(ctx context.Context, method string, subnetID ids.ID, no
 	height := c.height()
 	coming := c.asking.DoChan(fmt.Sprint(height, question), func() (any, error) {
 		defer done()
-		if a, ok := c.answers.Get(question); ok && c.fresh(a) { // since the caller looked
+		if a, ok := c.known(question); ok { // since the caller looked
 			return a, a.err
 		}
 		ctx, cancel := context.WithTimeout(shared, answerTimeout)

@@ -152,14 +152,14 @@ func TestAuditOfStrayPairs(t *testing.T) {
 		}
 		require.NotEmpty(t, pairs)
 		for i, pair := range pairs {
-			elsewhere := pairs[0][0].P
-			if bytes.Equal(elsewhere, pair[0].P) {
-				elsewhere = pairs[len(pairs)-1][0].P
+			other := pairs[0][0].P // another account
+			if bytes.Equal(other, pair[0].P) {
+				other = pairs[len(pairs)-1][0].P
 			}
-			nowhere := bytes.Repeat([]byte{7}, len(elsewhere))
+			unknown := bytes.Repeat([]byte{7}, len(other))
 			for what, stray := range map[string]func(pk store.PK) store.PK{
-				"in another account":    func(pk store.PK) store.PK { return store.PK{P: elsewhere, K: pk.K} },
-				"in an unknown account": func(pk store.PK) store.PK { return store.PK{P: nowhere, K: pk.K} },
+				"in another account":    func(pk store.PK) store.PK { return store.PK{P: other, K: pk.K} },
+				"in an unknown account": func(pk store.PK) store.PK { return store.PK{P: unknown, K: pk.K} },
 				"at other keys": func(pk store.PK) store.PK {
 					k := bytes.Clone(pk.K)
 					k[0] ^= 1 // another time and amount
