@@ -211,3 +211,29 @@ func TestHeightThatWasTooHigh(t *testing.T) {
 		})
 	})
 }
+
+// TestNewestSet: the proposed height rises while Run waits two seconds until its next request, and then the node fails.
+func TestNewestSet(t *testing.T) {
+	c := newChain(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := NewResolver(c, Options{})
+		following(t, r, func(ctx context.Context) {
+			time.Sleep(time.Minute + 100*time.Millisecond)
+			before, err := r.NewestSet(ctx, constants.PrimaryNetworkID)
+			require.NoError(t, err)
+			time.Sleep(defaultPoll)
+			c.change(func() { c.height++ })
+			followed, err := r.Set(ctx, constants.PrimaryNetworkID, 0)
+			require.NoError(t, err)
+			require.Equal(t, before.Height, followed.Height)
+			newest, err := r.NewestSet(ctx, constants.PrimaryNetworkID)
+			require.NoError(t, err)
+			require.Equal(t, before.Height+1, newest.Height)
+			time.Sleep(5 * time.Second) // Run follows
+			c.change(func() { c.err = node.ErrUnavailable })
+			last, err := r.NewestSet(ctx, constants.PrimaryNetworkID)
+			require.NoError(t, err)
+			require.Equal(t, newest.Height, last.Height)
+		})
+	})
+}

@@ -260,6 +260,19 @@ func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, erro
 	return s, err
 }
 
+// NewestSet returns a subnet's set at the height that a node proposes now. The set that Set returns while Run follows the
+// height may be two seconds old. NewestSet returns that one if no node reports a higher height within half a second.
+// Errors are Set's.
+func (r *Resolver) NewestSet(ctx context.Context, subnetID ids.ID) (*Set, error) {
+	asking, stop := context.WithTimeout(ctx, lastAfter)
+	defer stop()
+	height, err := r.proposed.get(asking, struct{}{})
+	if followed, ok := r.ProposedHeight(); err != nil || ok && height <= followed {
+		return r.Set(ctx, subnetID, 0)
+	}
+	return r.concrete(ctx, setID{subnetID, height})
+}
+
 // checkAge returns ErrHeightTooOld if a height lies too far back.
 func (r *Resolver) checkAge(ctx context.Context, height uint64) error {
 	if r.maxAge == 0 {

@@ -23,6 +23,8 @@ import (
 type Chains interface {
 	// Set returns a set at a P-Chain height; 0 means the proposed height.
 	Set(ctx context.Context, subnetID ids.ID, height uint64) (*validators.Set, error)
+	// NewestSet returns a set at the height that a node proposes now. Set may return one of shortly before.
+	NewestSet(ctx context.Context, subnetID ids.ID) (*validators.Set, error)
 	// SetOfEpoch returns a set at the height of an epoch.
 	SetOfEpoch(ctx context.Context, subnetID ids.ID, epoch node.Epoch) (*validators.Set, error)
 	// SubnetOf returns the subnet that validates a blockchain.
@@ -146,7 +148,7 @@ func (k *check) run(ctx context.Context) error {
 func (k *check) verify(ctx context.Context) error {
 	set, err := k.chains.SetOfEpoch(ctx, k.subnet, k.epoch)
 	if k.fresh && err == nil {
-		set, err = k.chains.Set(ctx, k.subnet, 0)
+		set, err = k.chains.NewestSet(ctx, k.subnet)
 	}
 	if err != nil {
 		return &failure{"reading the set of the destination's epoch", err}

@@ -45,6 +45,7 @@ type world struct {
 	t *testing.T
 	// sets holds the signers of each subnet, all of weight 100, by the height from which on they are the set.
 	sets       map[ids.ID]map[uint64][]*localsigner.LocalSigner
+	followed   uint64 // height of the sets that Set returns for the proposed height
 	epoch      node.Epoch
 	configs    node.WarpConfigs
 	fail       map[string]error
@@ -60,9 +61,10 @@ func newWorld(t *testing.T) *world {
 			l1:                         {0: own},
 			other:                      {0: signers(t, 3)},
 		},
-		epoch:   node.Epoch{Number: 7, PChainHeight: epochHeight, StartTime: time.Now().Add(-10 * time.Second)},
-		configs: node.WarpConfigs{{BlockTimestamp: new(uint64)}},
-		fail:    make(map[string]error),
+		followed: proposedHeight,
+		epoch:    node.Epoch{Number: 7, PChainHeight: epochHeight, StartTime: time.Now().Add(-10 * time.Second)},
+		configs:  node.WarpConfigs{{BlockTimestamp: new(uint64)}},
+		fail:     make(map[string]error),
 	}
 }
 
@@ -108,12 +110,16 @@ func (w *world) set(subnet ids.ID, height uint64) (*validators.Set, error) {
 
 func (w *world) Set(_ context.Context, subnet ids.ID, height uint64) (*validators.Set, error) {
 	if height == 0 {
-		height = proposedHeight
+		height = w.followed
 	}
 	if height > proposedHeight+50 {
 		return nil, validators.ErrHeightUnavailable
 	}
 	return w.set(subnet, height)
+}
+
+func (w *world) NewestSet(_ context.Context, subnet ids.ID) (*validators.Set, error) {
+	return w.set(subnet, proposedHeight)
 }
 
 func (w *world) SetOfEpoch(_ context.Context, subnet ids.ID, epoch node.Epoch) (*validators.Set, error) {
@@ -335,6 +341,26 @@ func TestEpochMoves(t *testing.T) {
 		require.Equal(t, Deliverable, check(m).Code)
 		require.Equal(t, SignatureInvalid, check(old).Code)
 	})
+}
+
+// TestHeightJustRose checks messages that were signed at a height that the service has not followed yet.
+func TestHeightJustRose(t *testing.T) {
+	w := newWorld(t)
+	w.followed = epochHeight
+	w.change(constants.PrimaryNetworkID, proposedHeight, signers(t, 5))
+	w.change(other, proposedHeight, signers(t, 3))
+	c := New(networkID, w, w)
+	of := func(subnet ids.ID, n int) Request {
+		return Request{Message: w.sign(cChain, call(t, nil), subnet, proposedHeight, n), DestinationID: cChain}
+	}
+
+	d := c.Check(t.Context(), of(constants.PrimaryNetworkID, 5))
+	require.Equal(t, EpochBehind, d.Code)
+	require.EqualValues(t, proposedHeight, d.NextEpoch.PChainHeight)
+
+	another := of(other, 3)
+	another.SigningSubnetID = &other
+	require.Equal(t, WrongSigningSubnet, c.Check(t.Context(), another).Code)
 }
 
 // TestConfigIsCached requests the configuration of a destination once a minute.

@@ -152,7 +152,7 @@ func (k *check) laterSet(ctx context.Context, set *validators.Set) (later *valid
 	if k.epoch.Number == 0 || k.fresh {
 		return nil, false, nil // set is that of the proposed height
 	}
-	newest, err := k.chains.Set(ctx, k.subnet, 0)
+	newest, err := k.chains.NewestSet(ctx, k.subnet)
 	if err != nil {
 		return nil, false, &failure{"reading the newest set", err}
 	}
@@ -215,7 +215,7 @@ func (k *check) otherSubnet(ctx context.Context) (*validators.Set, error) {
 		if err != nil {
 			return nil, &failure{"reading another set of the destination's epoch", err}
 		}
-		newest, err := k.chains.Set(ctx, subnet, 0)
+		newest, err := k.chains.NewestSet(ctx, subnet)
 		if err != nil {
 			return nil, &failure{"reading the newest set of another subnet", err}
 		}

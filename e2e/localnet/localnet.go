@@ -377,13 +377,14 @@ func (n *Network) launch(i int) {
 	}
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	// The node ends with the test, even if the test is killed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		n.t.Fatalf("starting node %d: %v", i, err)
 	}
 	node.process, node.exited = cmd, make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the plugins of a killed node go on
 		close(node.exited)
 	}()
 }
