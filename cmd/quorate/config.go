@@ -28,8 +28,8 @@ func newConfig() *cobra.Command {
 		Long: `Show what serve would use with the same file, environment and flags: each key, its
 value, and where the value comes from. If anything is wrong, the command prints all
 mistakes, each with its line of the file, and exits with code 2. The command reads the
-files that the configuration names: TLS certificates, token lists, method signatures,
-genesis files and API keys. It prints *** for parts of URLs that may be secret. It
+files that the configuration names, such as TLS certificates, token lists, genesis files
+and checkpoints, and the API keys. It prints *** for parts of URLs that may be secret. It
 starts nothing and sends no request to a node.
 
   quorate config check --config quorate.yaml

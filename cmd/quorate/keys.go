@@ -33,8 +33,8 @@ folder and applies changes at once. With one, keys are rows of the store and all
 replicas apply changes within seconds.
 
   quorate keys add explorer --class partner --config quorate.yaml
-  quorate keys list
-  quorate keys revoke explorer
+  quorate keys list --config quorate.yaml
+  quorate keys revoke explorer --config quorate.yaml
   quorate keys list --store postgres://quorate@db/quorate
 
 The configuration lists classes under rate_classes. Until the first key is created, the
@@ -105,8 +105,11 @@ again.
 			}
 			if _, ok := c.RateClasses[class]; !ok && class != access.DefaultClass {
 				known := slices.Sorted(maps.Keys(c.RateClasses))
+				if _, ok := c.RateClasses[access.DefaultClass]; !ok {
+					known = append(known, access.DefaultClass)
+				}
 				return usage(fmt.Errorf("class %q is not configured%s", class, suggest.Name(class, known)),
-					"Add it under rate_classes in the --config file. Known classes: "+strings.Join(append(known, access.DefaultClass), ", ")+".")
+					"Add it under rate_classes in the --config file. Known classes: "+strings.Join(known, ", ")+".")
 			}
 			return withKeys(cmd.Context(), c, func(keys keyBook) error {
 				key, err := keys.Add(cmd.Context(), args[0], class, time.Now())
@@ -132,7 +135,7 @@ func newKeysList() *cobra.Command {
 		Short: "List names, classes and states of API keys",
 		Long: `List the name, class and state of each API key. The keys themselves are not stored.
 
-  quorate keys list`,
+  quorate keys list --config quorate.yaml`,
 		Args: noArgs,
 		RunE: wrap(func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd, os.Environ())
@@ -166,7 +169,7 @@ func newKeysRevoke() *cobra.Command {
 		Short: "Revoke an API key",
 		Long: `Revoke an API key. Its next request gets status 403. The key stays in the list.
 
-  quorate keys revoke explorer`,
+  quorate keys revoke explorer --config quorate.yaml`,
 		Args: oneArg("NAME"),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			c, err := load(cmd, os.Environ())

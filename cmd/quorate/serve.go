@@ -31,8 +31,8 @@ P-Chain itself; the first start then takes hours on mainnet. The service request
 signatures from the validators over the peer-to-peer network, through outgoing
 connections only. The first start of a network creates an identity in the data folder.
 
-SIGHUP makes the service read its configuration again: limits, rate classes and TLS
-certificates change without a restart. Its log names other changed keys.
+SIGHUP makes the service read its configuration again: most limits, rate classes and
+TLS certificates change without a restart. Its log names other changed keys.
 
 The service answers at once. Requests for a network get status 503 until its node
 answers. Other networks do not wait for it.

@@ -119,7 +119,7 @@ func groups() []group {
 			{"memory-limit", "QUORATE_MEMORY_LIMIT", "`memory` to use, such as 512MiB", sized(func(c *Config) *Size { return &c.MemoryLimit })},
 		}},
 		{"Limits", []setting{
-			{"limits-body", "QUORATE_LIMITS_BODY", "largest `size` of a request's body", sized(func(c *Config) *Size { return &c.Limits.Body })},
+			{"limits-body", "QUORATE_LIMITS_BODY", "largest `size` of a request's body, except for /ext (5 MiB)", sized(func(c *Config) *Size { return &c.Limits.Body })},
 			{"limits-header", "QUORATE_LIMITS_HEADER", "largest `size` of a request's headers", sized(func(c *Config) *Size { return &c.Limits.Header })},
 			{"limits-header-time", "QUORATE_LIMITS_HEADER_TIME", "longest `time` for a request's headers to arrive", duration(func(c *Config) *time.Duration { return &c.Limits.HeaderTime })},
 			{"limits-body-time", "QUORATE_LIMITS_BODY_TIME", "longest `time` for a request's body to arrive", duration(func(c *Config) *time.Duration { return &c.Limits.BodyTime })},
