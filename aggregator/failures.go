@@ -184,7 +184,7 @@ func (a *Archive) putFailure(started time.Time, req Request, failed *Error) {
 		a.missFailures(networkID, 1)
 		return
 	}
-	w := failuresOf(a.failing, networkID)
+	w := waitingOf(a.failing, networkID)
 	w.entries = append(w.entries, e)
 	a.failingBytes += len(e.Key) + len(e.V) + store.BoundedRowBytes
 	select {
@@ -195,12 +195,12 @@ func (a *Archive) putFailure(started time.Time, req Request, failed *Error) {
 
 // missFailures counts failures that are not written. It requires mu.
 func (a *Archive) missFailures(networkID uint32, n uint64) {
-	failuresOf(a.failing, networkID).missed += n
+	waitingOf(a.failing, networkID).missed += n
 	a.droppedFailures.Add(n)
 }
 
-// failuresOf returns what waits for a network's log.
-func failuresOf(waiting map[uint32]*waitingStream, networkID uint32) *waitingStream {
+// waitingOf returns what waits for a network's log of messages or failures.
+func waitingOf(waiting map[uint32]*waitingStream, networkID uint32) *waitingStream {
 	w, ok := waiting[networkID]
 	if !ok {
 		w = &waitingStream{}
@@ -234,7 +234,7 @@ func (a *Archive) writeFailures(ctx context.Context) {
 			}
 			a.log.Error("failed requests could not be stored", slog.Uint64("networkID", uint64(networkID)), slog.Any("error", err))
 			a.mu.Lock()
-			failuresOf(a.failing, networkID).missed += w.missed
+			waitingOf(a.failing, networkID).missed += w.missed
 			a.missFailures(networkID, uint64(len(w.entries)))
 			a.mu.Unlock()
 		}

@@ -184,7 +184,7 @@ func (a *Archive) putStream(id finishedID, r *Result, from Origin) {
 		a.dropped.Add(1)
 		return
 	}
-	w := a.streamWaits(r.Message.NetworkID)
+	w := waitingOf(a.streaming, r.Message.NetworkID)
 	if a.bytes+size > maxWaitingBytes {
 		w.missed++
 		a.dropped.Add(1)
@@ -193,16 +193,6 @@ func (a *Archive) putStream(id finishedID, r *Result, from Origin) {
 		a.bytes += size
 	}
 	a.signal()
-}
-
-// streamWaits returns what waits for a network's stream. It requires mu.
-func (a *Archive) streamWaits(networkID uint32) *waitingStream {
-	w, ok := a.streaming[networkID]
-	if !ok {
-		w = &waitingStream{}
-		a.streaming[networkID] = w
-	}
-	return w
 }
 
 // writeStreams writes what waits for streams. Where messages were missed, it first writes a gap.
@@ -216,7 +206,7 @@ func (a *Archive) writeStreams(ctx context.Context, waiting map[uint32]*waitingS
 			a.dropped.Add(uint64(len(w.entries)))
 			a.log.Error("the stream of signed messages could not be written; it will have a gap", slog.Uint64("networkID", uint64(networkID)), slog.Any("error", err))
 			a.mu.Lock()
-			a.streamWaits(networkID).missed += w.missed + uint64(len(w.entries))
+			waitingOf(a.streaming, networkID).missed += w.missed + uint64(len(w.entries))
 			a.mu.Unlock()
 		}
 	}

@@ -25,11 +25,11 @@ const (
 // Serve serves h on ln until ctx ends. Then it stops accepting connections, lets requests in flight finish within 10 s
 // and cancels the rest with the cause apierr.ErrStopping. It closes ln and returns when no handler runs any more. It
 // returns nil after an orderly stop.
-func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
-	return ServeWith(ctx, ln, h, ServeOptions{Log: log})
+func Serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions) error {
+	return serve(ctx, ln, h, o, gracePeriod, replyPeriod)
 }
 
-// ServeOptions configures ServeWith. The zero value has usable defaults.
+// ServeOptions configures Serve. The zero value has usable defaults.
 type ServeOptions struct {
 	// TLS serves HTTPS with HTTP/2. Nil serves plain HTTP/1.1.
 	TLS *tls.Config
@@ -47,11 +47,6 @@ type ServeOptions struct {
 	ConnState func(net.Conn, http.ConnState)
 	// Log receives errors below the level of requests. Nil discards them.
 	Log *slog.Logger
-}
-
-// ServeWith is Serve with options.
-func ServeWith(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions) error {
-	return serve(ctx, ln, h, o, gracePeriod, replyPeriod)
 }
 
 func serve(ctx context.Context, ln net.Listener, h http.Handler, o ServeOptions, grace, reply time.Duration) error {

@@ -335,7 +335,7 @@ func TestServeReportsABrokenListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
-	err = Serve(t.Context(), ln, newPublic(t, &fakeSigner{}, nil), nil)
+	err = Serve(t.Context(), ln, newPublic(t, &fakeSigner{}, nil), ServeOptions{})
 	require.ErrorContains(t, err, "serving HTTP on 127.0.0.1")
 	require.False(t, errors.Is(err, apierr.ErrStopping))
 }

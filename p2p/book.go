@@ -36,7 +36,6 @@ const (
 // restart finds them without peers. It is a cache; losing it costs seconds.
 type book struct {
 	path string // empty: in memory only
-	log  *slog.Logger
 
 	mu      sync.Mutex
 	entries map[ids.NodeID]bookEntry // guarded by mu
@@ -51,7 +50,7 @@ type bookEntry struct {
 // openBook reads the address book of dir. It logs a book that cannot be read and starts an
 // empty one.
 func openBook(dir string, log *slog.Logger) *book {
-	b := &book{log: log, entries: make(map[ids.NodeID]bookEntry)}
+	b := &book{entries: make(map[ids.NodeID]bookEntry)}
 	if dir == "" {
 		return b
 	}

@@ -218,7 +218,7 @@ func serveSockets(t *testing.T, e rpc.Ethereum, guard *access.Guard) *passing {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- handlers.Serve(ctx, ln, surface, nil) }()
+	go func() { served <- handlers.Serve(ctx, ln, surface, handlers.ServeOptions{}) }()
 	stop := func() error {
 		cancel()
 		select {

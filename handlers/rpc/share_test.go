@@ -54,7 +54,7 @@ func TestSlowClientHasAShare(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- handlers.Serve(ctx, ln, public, nil) }()
+	go func() { served <- handlers.Serve(ctx, ln, public, handlers.ServeOptions{}) }()
 	defer func() {
 		cancel()
 		require.NoError(t, <-served)

@@ -1,9 +1,7 @@
 package node
 
 import (
-	"bytes"
 	"encoding/json"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -78,56 +76,6 @@ func TestContainersAreRetainedAlone(t *testing.T) {
 		}
 	}, time.Minute, time.Millisecond)
 	require.Equal(t, "seven", string(kept))
-}
-
-// requireSameID requires that parseID accepts the same texts as the library and returns the
-// same IDs.
-func requireSameID(t testing.TB, text string) {
-	t.Helper()
-	got, err := parseID([]byte(text))
-	want, wantErr := ids.FromString(text)
-	require.Equal(t, wantErr == nil, err == nil, "%q: got error %v, the library's is %v", text, err, wantErr)
-	require.Equal(t, want, got, "%q", text)
-}
-
-func TestParseID(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	all := []ids.ID{{}, {31: 1}, {0: 255}, {0: 1}, ids.ID(bytes.Repeat([]byte{255}, ids.IDLen))}
-	for i := range 300 {
-		var id ids.ID
-		for j := i % 40; j < len(id); j++ { // with leading zeros
-			id[j] = byte(rng.Uint32())
-		}
-		all = append(all, id)
-	}
-	for _, id := range all {
-		text := id.String()
-		requireSameID(t, text)
-		got, err := parseID([]byte(text))
-		require.NoError(t, err)
-		require.Equal(t, id, got)
-		requireSameID(t, "1"+text)
-		requireSameID(t, text+"1")
-		requireSameID(t, text[1:])
-		requireSameID(t, text[:len(text)-1])
-		spoilt := []byte(text)
-		spoilt[rng.IntN(len(spoilt))] = byte(rng.IntN(128))
-		requireSameID(t, string(spoilt))
-	}
-	for _, text := range []string{"", "1", "0", "zzzzz", strings.Repeat("z", 49), strings.Repeat("z", 50), strings.Repeat("z", 60), strings.Repeat("1", 36), strings.Repeat("1", 60)} {
-		requireSameID(t, text)
-	}
-}
-
-func FuzzParseID(f *testing.F) {
-	f.Add(ids.ID{1}.String())
-	f.Add(ids.Empty.String())
-	f.Add("11111111111111111111111111111111LpoYY")
-	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) < 100 { // the library is slow with longer texts
-			requireSameID(t, text)
-		}
-	})
 }
 
 // FuzzUsualRange checks that encoding/json reads everything that the shortcut reads, with

@@ -191,9 +191,9 @@ func (s *surface) serve(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer unwatch()
-		return handlers.ServeWith(ctx, s.listener, s.public, handlers.ServeOptions{TLS: https, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, ConnState: s.listener.ConnState, Log: p.log})
+		return handlers.Serve(ctx, s.listener, s.public, handlers.ServeOptions{TLS: https, HeaderBytes: int(l.Header), HeaderTimeout: l.HeaderTime, Stall: l.Stall, ConnState: s.listener.ConnState, Log: p.log})
 	})
-	g.Go(func() error { return handlers.Serve(ctx, p.private, s.private, p.log) })
+	g.Go(func() error { return handlers.Serve(ctx, p.private, s.private, handlers.ServeOptions{Log: p.log}) })
 	return g.Wait()
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/btree"
 )
 
-// Memory is a Store in memory, for tests and for services that store nothing. NoSync has no effect.
+// Memory is a Store in memory, for tests. NoSync has no effect.
 type Memory struct {
 	// writing is held by the Commit that creates the next tree.
 	writing sync.Mutex

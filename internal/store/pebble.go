@@ -26,11 +26,6 @@ type PebbleOptions struct {
 	// Larger buffers make indexing cheaper and restarts after a kill slower, which replay
 	// at most two. 1 MiB to 1 GiB, default 32 MiB.
 	MemTableBytes int64
-	// MaxOpenFiles bounds the files kept open. Default 1000.
-	MaxOpenFiles int
-	// Compactions bounds the concurrent compactions, which compete with requests for the
-	// processors. Default 1.
-	Compactions int
 	// Unfinished opens a store even if a copy into it is not finished; see Copy.
 	Unfinished bool
 	// Log gets the engine's warnings and errors, and at debug level its steps.
@@ -45,18 +40,15 @@ type PebbleOptions struct {
 // be flushed during writes to another.
 const fullBuffers = 2
 
+// maxOpenFiles bounds the files kept open.
+const maxOpenFiles = 1000
+
 func (o PebbleOptions) withDefaults() PebbleOptions {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 128 << 20
 	}
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = 32 << 20
-	}
-	if o.MaxOpenFiles == 0 {
-		o.MaxOpenFiles = 1000
-	}
-	if o.Compactions == 0 {
-		o.Compactions = 1
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -75,8 +67,6 @@ func (o PebbleOptions) check() error {
 		return fmt.Errorf("%w: cache of %d bytes", ErrInvalid, o.CacheBytes)
 	case o.MemTableBytes < 1<<20 || o.MemTableBytes > 1<<30:
 		return fmt.Errorf("%w: write buffer of %d bytes, want 1 MiB to 1 GiB", ErrInvalid, o.MemTableBytes)
-	case o.MaxOpenFiles < 0 || o.Compactions < 0:
-		return fmt.Errorf("%w: %d open files, %d compactions", ErrInvalid, o.MaxOpenFiles, o.Compactions)
 	}
 	return nil
 }
@@ -186,8 +176,9 @@ func (o PebbleOptions) pebble(lock *pebble.Lock, opening *opening) *pebble.Optio
 		// Writers wait beyond this many full write buffers: the memory's bound, and that of
 		// what is replayed after a kill.
 		MemTableStopWritesThreshold: fullBuffers,
-		MaxOpenFiles:                o.MaxOpenFiles,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, o.Compactions },
+		MaxOpenFiles:                maxOpenFiles,
+		// More compactions at a time would compete with requests for the processors.
+		CompactionConcurrencyRange: func() (int, int) { return 1, 1 },
 		// Pinned, so that an update of the library does not make directories unreadable for
 		// the version before it. Stores of earlier versions have separated values.
 		FormatMajorVersion: pebble.FormatValueSeparation,
@@ -340,15 +331,10 @@ func (s *Pebble) Stats() Stats {
 	m := s.db.Metrics()
 	stats.DiskBytes = m.DiskSpaceUsage()
 	stats.MemoryBytes = m.MemTable.Size + uint64(max(m.BlockCache.Size, 0))
-	stats.CacheHits, stats.CacheMisses = uint64(m.BlockCache.Hits), uint64(m.BlockCache.Misses)
 	stats.ReadAmplification = m.ReadAmp()
-	stats.CompactionDebtBytes, stats.Compactions = m.Compact.EstimatedDebt, int(m.Compact.NumInProgress)
+	stats.CompactionDebtBytes = m.Compact.EstimatedDebt
 	for level := range m.Levels {
 		stats.FlushedBytes += m.Levels[level].TableBytesFlushed + m.Levels[level].BlobBytesFlushed
-		stats.CompactedBytes += m.Levels[level].TableBytesCompacted
-		if level > 0 { // where the library counts flushes here, too
-			stats.CompactedBytes += m.Levels[level].BlobBytesCompacted
-		}
 	}
 	return stats
 }

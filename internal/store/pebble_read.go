@@ -197,7 +197,6 @@ func (r *pebbleReader) Scan(ctx context.Context, family Family, p, lo, hi []byte
 	if limit <= 0 || empty(lo, hi) {
 		first, last, limit = nil, nil, 0
 	}
-	var memory slab
 	err = r.read(ctx, family, first, last, func(it *pebble.Iterator) error {
 		if limit == 0 {
 			return nil
@@ -215,7 +214,7 @@ func (r *pebbleReader) Scan(ctx context.Context, family Family, p, lo, hi []byte
 			if rows == nil {
 				rows = make([]Row, 0, min(limit, 128))
 			}
-			rows = append(rows, memory.row(it.Key()[len(prefix):], v))
+			rows = append(rows, copied(it.Key()[len(prefix):], v))
 			if len(rows) == limit {
 				break
 			}
@@ -236,7 +235,6 @@ func (r *pebbleReader) Floor(ctx context.Context, family Family, p []byte, range
 	rows := make([]Row, len(ranges))
 	prefix := appendPrefix(nil, family, p)
 	past := endOf(bytes.Clone(prefix))
-	var memory slab
 	err := r.read(ctx, family, prefix, past, func(it *pebble.Iterator) error {
 		for i, one := range ranges {
 			below := past
@@ -249,7 +247,7 @@ func (r *pebbleReader) Floor(ctx context.Context, family Family, p []byte, range
 					if err != nil {
 						return err
 					}
-					rows[i] = memory.row(k, v)
+					rows[i] = copied(k, v)
 				}
 			} else if it.Error() != nil {
 				return it.Error()

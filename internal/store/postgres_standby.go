@@ -18,8 +18,6 @@ type StandbyOptions struct {
 	URLs []string
 	// MaxLag is the maximum lag of a server that is read from; at least 2 s, default 5 s.
 	MaxLag time.Duration
-	// Connections is the maximum number of connections to each server; default as for a store.
-	Connections int
 	// Every is the interval between checks of the servers; default 1 s.
 	Every time.Duration
 	// Log receives a line when a server comes into use or goes out of use. Nil discards them.
@@ -107,7 +105,7 @@ func OpenStandbys(ctx context.Context, s *Postgres, o StandbyOptions) (*Standbys
 		}
 		c := config.ConnConfig
 		r.all = append(r.all, &follower{
-			options: PostgresOptions{URL: url, Connections: o.Connections, Log: o.Log}, at: fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database),
+			options: PostgresOptions{URL: url, Log: o.Log}, at: fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database),
 		})
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))

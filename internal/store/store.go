@@ -140,17 +140,12 @@ type Stats struct {
 	DiskBytes uint64
 	// MemoryBytes is what write buffers and block cache hold.
 	MemoryBytes uint64
-	// CacheHits and CacheMisses count block lookups.
-	CacheHits, CacheMisses uint64
 	// ReadAmplification is the number of places a lookup may have to visit.
 	ReadAmplification int
-	// CompactionDebtBytes is the number of bytes that the engine has yet to rewrite,
-	// Compactions the number of compactions in progress.
+	// CompactionDebtBytes is the number of bytes that the engine has yet to rewrite.
 	CompactionDebtBytes uint64
-	Compactions         int
-	// FlushedBytes and CompactedBytes were written since the store was opened: by first
-	// writes and by rewrites.
-	FlushedBytes, CompactedBytes uint64
+	// FlushedBytes is what was written out of write buffers since the store was opened.
+	FlushedBytes uint64
 }
 
 // After returns the smallest key greater than k, at which the next page of an ascending scan begins.
@@ -193,25 +188,6 @@ func copied(k, v []byte) Row {
 	n := copy(buf, k)
 	copy(buf[n:], v)
 	return Row{K: buf[:n:n], V: buf[n:]}
-}
-
-// slab holds copies of small rows of one read, which need no allocation of their own.
-type slab []byte
-
-const slabSize = 4 << 10
-
-// row returns a copy of a row.
-func (s *slab) row(k, v []byte) Row {
-	n := len(k) + len(v)
-	if *s == nil || n > cap(*s)-len(*s) {
-		if n > slabSize/4 {
-			return copied(k, v)
-		}
-		*s = make([]byte, 0, slabSize)
-	}
-	at, middle := len(*s), len(*s)+len(k)
-	*s = append(append(*s, k...), v...)
-	return Row{K: (*s)[at:middle:middle], V: (*s)[middle : at+n : at+n]}
 }
 
 // empty reports whether no key satisfies lo <= k < hi.

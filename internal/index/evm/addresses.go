@@ -193,7 +193,7 @@ func (s *state) transactionsAt(ctx context.Context, places []place, success func
 	if err != nil {
 		return nil, fmt.Errorf("reading %d transactions: %w", len(keys), err)
 	}
-	txs, v := make([]Transaction, len(places)), &reader{list: true}
+	txs, v := make([]Transaction, len(places)), new(reader)
 	for i, at := range places {
 		if values[i] == nil {
 			return nil, fmt.Errorf("%w: no transaction %d in block %d", store.ErrCorrupt, at.major, at.number)

@@ -31,13 +31,7 @@ type reader struct {
 	row.Reader
 	// last is the last decoded block reference. Adjacent values often refer to the same block and share its memory.
 	last BlockRef
-	// amounts holds preallocated amounts while a list is decoded.
-	amounts []uint256.Int
-	list    bool
 }
-
-// amountsAtOnce is the number of amounts per allocation.
-const amountsAtOnce = 32
 
 func read(v []byte) *reader {
 	r := new(reader)
@@ -70,19 +64,9 @@ func (r *reader) uint256() (n uint256.Int) {
 	return n
 }
 
-// uint256p reads an amount. The amounts of a list share allocations.
 func (r *reader) uint256p() *uint256.Int {
-	if !r.list {
-		n := r.uint256()
-		return &n
-	}
-	if len(r.amounts) == 0 {
-		r.amounts = make([]uint256.Int, amountsAtOnce)
-	}
-	n := &r.amounts[0]
-	r.amounts = r.amounts[1:]
-	*n = r.uint256()
-	return n
+	n := r.uint256()
+	return &n
 }
 
 // Flags of a block reference.

@@ -100,7 +100,7 @@ func (s *state) sent(ctx context.Context, contract common.Address, standard evm.
 	if err != nil {
 		return nil, fmt.Errorf("reading %d transfers of %s: %w", len(keys), contract, err)
 	}
-	transfers, v := make([]TokenTransfer, len(rows)), &reader{list: true}
+	transfers, v := make([]TokenTransfer, len(rows)), new(reader)
 	for i, at := range places {
 		if values[i] == nil {
 			return nil, fmt.Errorf("%w: no transfer of %s at %x", store.ErrCorrupt, contract, rows[i].K)

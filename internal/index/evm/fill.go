@@ -130,10 +130,11 @@ func (f *Filler) fail(why error) (first bool) {
 	return first
 }
 
-func (f *Filler) note(missing uint64, why error) {
+// note notes what is missing, and that nothing fails.
+func (f *Filler) note(missing uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.missing, f.why = missing, why
+	f.missing, f.why = missing, nil
 }
 
 // Run fills in traces until ctx ends, and then returns nil. It waits for unavailable nodes and stores. It returns
@@ -235,7 +236,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 		missing += all[i].missing()
 	}
 	if missing == 0 {
-		f.note(0, nil)
+		f.note(0)
 		if len(f.lost) == 0 {
 			return false, nil
 		}
@@ -244,12 +245,12 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 			return false, err
 		}
 		f.lost = f.lost[1:]
-		f.note(0, nil)
+		f.note(0)
 		return true, nil
 	}
 	if before, _ := f.Missing(); before == 0 {
 		f.log.Info("blocks were indexed without call traces, which follow as soon as a node traces them", slog.Uint64("blocks", missing))
-		f.note(missing, nil)
+		f.note(missing)
 	}
 	var pending []*gap // newest first
 	for i := range slices.Backward(all) {
@@ -276,7 +277,7 @@ func (f *Filler) step(ctx context.Context) (did bool, err error) {
 			if missing -= piece.size(); missing == 0 {
 				f.log.Info("call traces are complete")
 			}
-			f.note(missing, nil)
+			f.note(missing)
 			return true, nil
 		}
 		var asking *askingError

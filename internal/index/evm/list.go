@@ -54,7 +54,7 @@ func inPlaces[T any](rows []store.Row, what string, of func(*reader, place, *T))
 		return nil, nil
 	}
 	all := make([]T, len(rows))
-	v := &reader{list: true}
+	v := new(reader)
 	for i, row := range rows {
 		at, ok := placeOf(row.K)
 		if !ok {

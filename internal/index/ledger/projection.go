@@ -497,7 +497,7 @@ func (b *application) make(o *Output) {
 	}
 	one := tallyOf(o)
 	b.change(at.account, seriesMade, b.time+1, o.bucketAt(b.time), one)
-	b.phase(at.account, o, seriesPhases, b.time, one)
+	b.phase(at.account, o, b.time, one)
 }
 
 // listOutput adds an output to the lists of its account and its owners.
@@ -547,7 +547,7 @@ func (b *application) spend(o *Output, s *spend) {
 	}
 	made, gone := row.Seconds(o.Time), tallyOf(o).minus()
 	b.change(at.account, seriesMade, b.goneFrom(made), o.bucketAt(b.time), gone)
-	b.phase(at.account, o, seriesPhases, b.time, gone)
+	b.phase(at.account, o, b.time, gone)
 }
 
 // queue writes a note for the Matcher.
@@ -584,10 +584,10 @@ func (b *application) change(id accountID, s series, from uint64, bucket Bucket,
 }
 
 // phase adds the output's changes of bucket after a time.
-func (b *application) phase(id accountID, o *Output, s series, after uint64, by tally) {
+func (b *application) phase(id accountID, o *Output, after uint64, by tally) {
 	for _, p := range o.phases(after) {
-		b.change(id, s, p.at, p.from, by.minus())
-		b.change(id, s, p.at, p.to, by)
+		b.change(id, seriesPhases, p.at, p.from, by.minus())
+		b.change(id, seriesPhases, p.at, p.to, by)
 	}
 }
 

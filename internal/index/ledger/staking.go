@@ -332,12 +332,12 @@ func (b *application) renew(ctx context.Context, s *Staking, until time.Time) er
 		}
 		account, one := at.account, tallyOf(&o)
 		relist(b.batch, at, &o)
-		b.phase(account, was, seriesPhases, b.time, one.minus())
+		b.phase(account, was, b.time, one.minus())
 		if from, to := was.bucketAt(b.time), o.bucketAt(b.time); from != to {
 			b.change(account, seriesPhases, b.time, from, one.minus())
 			b.change(account, seriesPhases, b.time, to, one)
 		}
-		b.phase(account, &o, seriesPhases, b.time, one)
+		b.phase(account, &o, b.time, one)
 	}
 	return nil
 }

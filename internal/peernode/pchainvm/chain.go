@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"sync"
@@ -47,7 +46,6 @@ type Options struct {
 	Upgrades                        upgrade.Config
 	// Database holds the chain's state. Chain closes it.
 	Database database.Database
-	Log      *slog.Logger
 }
 
 // caches sizes the VM's caches of blocks and transactions, in bytes (avalanchego, vms/platformvm/config).
