@@ -12,6 +12,8 @@ VULNCHECK  = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) -test
 
 # make lint vets. Before tests, vet would analyse all dependencies once more.
 NOVET      = -vet=off
+# Go does not see that results depend on the service that a test builds, or on files of another module.
+UNCACHED   = -count=1
 # The tests against real networks that make test runs.
 NETWORKS   = ^(TestWarpMessages|TestNodeSurface)$$
 # Tests with the directive test:plain compare results of one goroutine, or after processes were killed, with the truth.
@@ -44,7 +46,7 @@ deps: ## install what the tests need, where apt may be used
 test: deps ## run what every change must pass: the product's tests, and two against real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -short -p 4 -timeout 10m ./... || status=1; \
-	(cd e2e && export E2E_CACHE=$(CACHE) && go run ./localnet/build && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -short -run '$(NETWORKS)' -count=1 -timeout 10m ./...) || status=1; \
+	(cd e2e && export E2E_CACHE=$(CACHE) && go run ./localnet/build && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) $(UNCACHED) -short -run '$(NETWORKS)' -timeout 10m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
@@ -52,10 +54,10 @@ test-all: deps ## run every test of all modules, also the slow ones, with the ra
 	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN))$$' -p 3 -timeout 40m $(LONGEST) ./... || status=1; \
 	(status=0; \
 	nice $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/plain.json -- $(NOVET) -run '^($(PLAIN))$$' -timeout 20m $(PLAIN_IN) || status=1; \
-	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) ./...) || status=1; \
-	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) ./...) || status=1; \
+	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) $(UNCACHED) ./...) || status=1; \
+	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) $(UNCACHED) ./...) || status=1; \
 	exit $$status) & others=$$!; \
-	(cd e2e && export E2E_CACHE=$(CACHE) && go run ./localnet/build -subnet-evm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) -count=1 -timeout 25m ./...) || status=1; \
+	(cd e2e && export E2E_CACHE=$(CACHE) && go run ./localnet/build -subnet-evm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) $(UNCACHED) -timeout 25m ./...) || status=1; \
 	wait $$others || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 

@@ -300,6 +300,42 @@ func TestPlainTestsRun(t *testing.T) {
 	}
 }
 
+// TestNamedTestsExist checks the tests and benchmarks that the Makefile and bench/figures.sh run by name: go test succeeds if
+// it finds none.
+func TestNamedTestsExist(t *testing.T) {
+	tests := make(sources)
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	networks := regexp.MustCompile(`(?m)^NETWORKS += \^\(([\w|]+)\)\$\$$`).FindSubmatch(makefile)
+	if networks == nil {
+		t.Fatal("the Makefile has no NETWORKS")
+	}
+	for name := range strings.SplitSeq(string(networks[1]), "|") {
+		if !tests.have(t, "e2e", "\nfunc "+name+"(") {
+			t.Errorf("Makefile: e2e has no %s", name)
+		}
+	}
+	figures, err := os.ReadFile("bench/figures.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`(?m)^ *run \S+ go (?:-C (e2e) )?test (?:\./(\S+) )?(?:-run xxx )?(?:-bench (\w+)|-run (Test\w+))`).FindAllStringSubmatch(string(figures), -1)
+	if len(named) < 10 {
+		t.Fatalf("bench/figures.sh: found %d tests with a name", len(named))
+	}
+	for _, m := range named {
+		name := m[4]
+		if m[3] != "" {
+			name = "Benchmark" + m[3]
+		}
+		if !tests.have(t, m[1]+m[2], "\nfunc "+name+"(") {
+			t.Errorf("bench/figures.sh: %s has no %s", m[1]+m[2], name)
+		}
+	}
+}
+
 // TestSituationsAreTested checks that docs/situations.md names tests that exist, down to the rows of test tables.
 func TestSituationsAreTested(t *testing.T) {
 	const file = "docs/situations.md"

@@ -211,7 +211,7 @@ func (s *service) signEpochs(ctx context.Context, text string, chains ...*cChain
 }
 
 // ledgerWithoutNodes indexes outputs and balances with nothing but the addresses of peers, and compares them with a node's,
-// also after the service was killed while it downloaded.
+// also after the service was killed when it had just downloaded.
 func ledgerWithoutNodes(t testing.TB, ctx context.Context, program string, network *localnet.Network, keys []*secp256k1.PrivateKey) {
 	t.Helper()
 	s := startWithoutNodes(t, ctx, program, network, "--record", "primary")

@@ -40,13 +40,19 @@ type chainStatus struct {
 
 func (s *service) indexStatus(chain string) chainStatus {
 	s.t.Helper()
+	return s.indexStatuses()[chain]
+}
+
+// indexStatuses returns the state of each chain's index.
+func (s *service) indexStatuses() map[string]chainStatus {
+	s.t.Helper()
 	status, content := s.askPrivate(s.t, "/index")
 	require.Equal(s.t, http.StatusOK, status)
 	var index struct {
 		Networks map[string]map[string]chainStatus
 	}
 	require.NoError(s.t, json.Unmarshal(content, &index))
-	return index.Networks["local"][chain]
+	return index.Networks["local"]
 }
 
 // heights returns what the headers of an answer say: up to which block the chain is indexed and proven.

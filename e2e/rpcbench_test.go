@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -113,7 +114,7 @@ func askUntil(ctx context.Context, end time.Time, base string, call asked, count
 		if len(answers) == 0 {
 			err = requireResult(response.Body)
 		} else {
-			_, err = io.Copy(io.Discard, response.Body)
+			err = requireNoError(response.Body)
 		}
 		_ = response.Body.Close()
 		if err != nil {
@@ -138,6 +139,21 @@ func requireResult(answer io.Reader) error {
 		return fmt.Errorf("an answer without result: %.300s", content)
 	}
 	return nil
+}
+
+// requireNoError reads an answer. It returns an error if the answer begins as one that failed does, which costs less than to
+// parse a long result.
+func requireNoError(answer io.Reader) error {
+	var head [64]byte
+	n, err := io.ReadFull(answer, head[:])
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if bytes.Contains(head[:n], []byte(`"error":`)) {
+		return fmt.Errorf("an answer without result: %s", head[:n])
+	}
+	_, err = io.Copy(io.Discard, answer)
+	return err
 }
 
 // side is a node or the service.

@@ -42,8 +42,7 @@ const (
 	// startTime is how long nodes may take to start, on a machine that is busy.
 	startTime = 3 * time.Minute
 
-	module  = "github.com/ava-labs/avalanchego"
-	version = "v1.14.2"
+	module = "github.com/ava-labs/avalanchego"
 )
 
 // Options describe a network. The zero value is network 12345 as the node has it built in.
@@ -194,20 +193,27 @@ func newNode(i int, ports []int) *Node {
 // buildNode and buildPlugin build a program once for all tests of this checkout. Tests that start in parallel share one
 // build.
 var (
-	buildNode   = sync.OnceValues(func() (string, error) { return build("avalanchego-"+version, module+"/main") })
+	buildNode   = sync.OnceValues(func() (string, error) { return buildOf("avalanchego", module+"/main") })
 	buildPlugin = sync.OnceValues(func() (string, error) {
-		root, err := moduleDir()
-		if err != nil {
-			return "", err
-		}
-		// The program also depends on its own code and on the versions of its dependencies.
-		digest, err := contentDigest(filepath.Join(root, "go.mod"), filepath.Join(root, "subnetevm", "*.go"))
-		if err != nil {
-			return "", err
-		}
-		return build("subnet-evm-"+version+"-"+digest, "quorate/e2e/subnetevm")
+		return buildOf("subnet-evm", "quorate/e2e/subnetevm", filepath.Join("subnetevm", "*.go"))
 	})
 )
+
+// buildOf builds a package that depends on files of this module and on the versions of its dependencies.
+func buildOf(name, pkg string, files ...string) (string, error) {
+	root, err := moduleDir()
+	if err != nil {
+		return "", err
+	}
+	for i := range files {
+		files[i] = filepath.Join(root, files[i])
+	}
+	digest, err := contentDigest(append(files, filepath.Join(root, "go.mod"))...)
+	if err != nil {
+		return "", err
+	}
+	return build(name+"-"+digest, pkg)
+}
 
 // Build builds the programs of the nodes, with or without the plugin for subnet-evm chains, unless they are in the cache
 // folder. It takes minutes if Go's build cache is empty.

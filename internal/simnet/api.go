@@ -303,7 +303,7 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 		if err := json.Unmarshal(params, &args); err != nil {
 			return nil, err
 		}
-		return n.current(args.SubnetID), nil
+		return n.current(args.SubnetID, args.NodeIDs), nil
 	case "platform.validatedBy":
 		var args platformvm.ValidatedByArgs
 		if err := json.Unmarshal(params, &args); err != nil {
@@ -332,8 +332,9 @@ func (n *Network) platform(method string, params json.RawMessage) (any, error) {
 	return nil, unknownMethod(method)
 }
 
-// current lists a subnet's validators as the node does, in the fields that simnet supports.
-func (n *Network) current(subnetID ids.ID) any {
+// current lists a subnet's validators as the node does, in the fields that simnet supports: those with the node IDs, or all
+// without any.
+func (n *Network) current(subnetID ids.ID, nodeIDs []ids.NodeID) any {
 	n.mu.Lock()
 	s := n.stateAt(n.height())
 	n.mu.Unlock()
@@ -345,6 +346,9 @@ func (n *Network) current(subnetID ids.ID) any {
 	}
 	validators := []validator{}
 	for nodeID, m := range s[subnetID] {
+		if len(nodeIDs) > 0 && !slices.Contains(nodeIDs, nodeID) {
+			continue
+		}
 		v := validator{NodeID: nodeID, Weight: avajson.Uint64(m.Weight)}
 		if subnetID == n.l1 && m.Validator != nil {
 			id := m.Validator.validationID()

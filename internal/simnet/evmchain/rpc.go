@@ -84,6 +84,13 @@ func (n *Node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // maxBuffer bounds the buffers that are reused, in bytes.
 const maxBuffer = 16 << 20
 
+// A batch has at most batchCalls calls. Calls after batchBytes of results are not answered. Both are a node's defaults
+// (avalanchego, graft/coreth/plugin/evm/config; libevm, rpc.handler).
+const (
+	batchCalls = 1000
+	batchBytes = 25_000_000
+)
+
 // answer appends the answer to a call or to a batch of calls.
 func (n *Node) answer(out, body []byte, f *Faults) []byte {
 	var calls []request
@@ -101,14 +108,22 @@ func (n *Node) answer(out, body []byte, f *Faults) []byte {
 		return appendError(out, nil, &rpcError{code: -32600, message: "empty batch"})
 	}
 	out = append(out, '[')
-	for i := range calls {
+	if len(calls) > batchCalls {
+		return append(appendError(out, calls[0].ID, &rpcError{code: -32600, message: "batch too large"}), ']')
+	}
+	for i, first := 0, len(out); i < len(calls); i++ {
 		if f.HalfBatch && i%2 == 1 {
 			continue
 		}
-		if out[len(out)-1] != '[' {
+		full := len(out)-first > batchBytes
+		if len(out) > first {
 			out = append(out, ',')
 		}
-		out = n.appendAnswer(out, &calls[i], f)
+		if full {
+			out = appendError(out, calls[i].ID, &rpcError{code: -32003, message: "response too large"})
+		} else {
+			out = n.appendAnswer(out, &calls[i], f)
+		}
 	}
 	return append(out, ']')
 }
