@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -49,6 +50,14 @@ func (e *exitError) Unwrap() error { return e.err }
 // usage returns the error for a mistake in flags, environment or configuration.
 func usage(err error, hint string) error {
 	return &exitError{code: exitUsage, err: err, hint: hint}
+}
+
+// positive returns an error of usage for a time that is not above 0.
+func positive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return usage(fmt.Errorf("--%s: %s is not above 0", flag, d), "")
+	}
+	return nil
 }
 
 // run executes a command line and returns the exit code.

@@ -86,6 +86,9 @@ has seen the message yet, or the transaction is superseded by a newer one.`,
 			if err != nil {
 				return err
 			}
+			if err := positive("timeout", f.timeout); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
 			switch {

@@ -115,6 +115,11 @@ func TestSignNotSeen(t *testing.T) {
 			"targetWeight":"67","totalWeight":"100","signedWeight":"0","reasons":[{"code":"NOT_ACCEPTED","weight":"100","count":3,"remedy":"Check that it was sent."}]}}`))
 	}))
 	defer server.Close()
+	for _, timeout := range []string{"0s", "-1s"} {
+		code, _, errOut := quorate(t, "", "sign", "--server", server.URL, "--timeout", timeout, hex.EncodeToString(message.Bytes()))
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, errOut, "--timeout: "+timeout+" is not above 0")
+	}
 	for timeout, wait := range map[string]int{"30s": 25, "3s": 0, "10m": 60} {
 		code, out, errOut := quorate(t, "", "sign", "--server", server.URL, "--timeout", timeout, hex.EncodeToString(message.Bytes()))
 		require.Equal(t, exitNegative, code, errOut)

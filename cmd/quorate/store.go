@@ -46,6 +46,11 @@ or QUORATE_STORE) can be used while services run.
 	return cmd
 }
 
+// engineLog prints errors of a store's engine. It ends the process itself if it cannot write.
+func engineLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
 // withStore opens a store and calls f with it. It never creates a store in a folder.
 func withStore(ctx context.Context, place storage.Location, f func(store.Store) error) (err error) {
 	if place.URL == "" {
@@ -56,7 +61,7 @@ func withStore(ctx context.Context, place storage.Location, f func(store.Store) 
 		return usage(config.Redacted(fmt.Errorf("--store: %w", err)), "")
 	}
 	defer func() { err = errors.Join(err, place.GiveToOwner()) }()
-	s, err := place.Open(ctx, slog.New(slog.DiscardHandler))
+	s, err := place.Open(ctx, engineLog())
 	if err != nil {
 		return storage.Failure(err, place, "Stop the service that uses it, or name another one with --data-dir.")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +74,6 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 	const inUse = "Stop the service that uses it."
 	from.Memory, to.Memory = config.LeastMemory, config.LeastMemory
 	from.ViewAge, to.Unfinished = longestView, true
-	quiet := slog.New(slog.DiscardHandler)
 	if from.URL == "" {
 		if _, err := os.Stat(from.Dir); err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("there is no store to copy: %w", err), hint: "--from names the data folder of a service."}
@@ -86,7 +84,7 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 		return &exitError{code: exitFailed, err: errors.New("there is no store to copy: the database has no tables of quorate"), hint: "--from names the database of a service, and with ?search_path= its schema."}
 	}
 	defer func() { err = errors.Join(err, from.GiveToOwner(), to.GiveToOwner()) }()
-	source, err := from.Open(ctx, quiet)
+	source, err := from.Open(ctx, engineLog())
 	if err != nil {
 		return storage.Failure(err, from, inUse)
 	}
@@ -94,7 +92,7 @@ func copyStore(ctx context.Context, from, to storage.Location, out io.Writer) (e
 	if err := storage.CheckNewer(ctx, source); err != nil {
 		return storage.Failure(err, from, "")
 	}
-	target, err := to.Open(ctx, quiet)
+	target, err := to.Open(ctx, engineLog())
 	if err != nil {
 		return storage.Failure(err, to, inUse)
 	}

@@ -97,6 +97,9 @@ func (o verifyOptions) verify(cmd *cobra.Command, message string) error {
 		}
 		subnetID = &id
 	}
+	if err := positive("timeout", o.timeout); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
 	if o.destination != "" || o.destinationRPC != "" {
@@ -113,8 +116,11 @@ func (o verifyOptions) verify(cmd *cobra.Command, message string) error {
 		return err
 	}
 	if !verdict.Valid {
-		return &exitError{code: exitNegative, err: fmt.Errorf("not valid: %s", verdict.Reason),
-			hint: "Signers are indices into the validator set of one P-Chain height. Give the --height and --subnet that the message was signed for."}
+		hint := "Signers are indices into the validator set of one P-Chain height. Give the --height and --subnet that the message was signed for."
+		if verdict.Weight > 0 && verdict.Weight < verdict.TargetWeight {
+			hint += " If they are right, sign with a higher quorum, or verify with a lower --quorum."
+		}
+		return &exitError{code: exitNegative, err: fmt.Errorf("not valid: %s", verdict.Reason), hint: hint}
 	}
 	return nil
 }

@@ -99,6 +99,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"bad level":                {args: []string{"--log-level", "loud"}, want: "log_level"},
 		"bad format of logs":       {args: []string{"--log-format", "xml"}, want: "log_format: \"xml\" is none of auto, text, json"},
 		"network with no URL":      {args: []string{"--network", "fuji="}, want: "name[=url,url]"},
+		"network given twice":      {args: []string{"--network", "fuji=http://a", "--network", "fuji=http://b"}, want: "network fuji is given twice; list its nodes as fuji=url,url"},
 		"URL without a name":       {args: []string{"--network", "http://127.0.0.1:9650"}, want: "name[=url,url]"},
 		"p2p without genesis":      {args: []string{"--network", "mine"}, want: "networks.mine.genesis_file"},
 		"checkpoint without p2p":   {file: "networks:\n  fuji: {nodes: [http://127.0.0.1:9650], checkpoint: c}\n", want: "networks.fuji.checkpoint: only with p2p"},

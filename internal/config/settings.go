@@ -147,6 +147,7 @@ func (c *Config) forAll(change func(*Network)) {
 // addNetworks reads name[=url,url], several separated by semicolons. It replaces the nodes of a network that is configured
 // already. A name alone means node.PeersEndpoint.
 func (c *Config) addNetworks(text string) error {
+	given := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ";") {
 		name, urls, ok := strings.Cut(strings.TrimSpace(part), "=")
 		if !ok && !strings.ContainsAny(name, "/:.@ ") { // only URLs have these
@@ -155,6 +156,10 @@ func (c *Config) addNetworks(text string) error {
 		if name == "" || urls == "" {
 			return fmt.Errorf("%q is not of the form name[=url,url], such as fuji=http://127.0.0.1:9650", part)
 		}
+		if given[name] {
+			return fmt.Errorf("network %s is given twice; list its nodes as %s=url,url", name, name)
+		}
+		given[name] = true
 		n := c.Networks[name]
 		n.Nodes = endpointsOf(strings.Split(urls, ","))
 		c.Networks[name] = n

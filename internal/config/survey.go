@@ -165,6 +165,9 @@ func Read(flags *pflag.FlagSet, environ []string) *Survey {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
+		if k.flag == "network" {
+			values = []string{strings.Join(values, ";")} // one text, as in the variable, so that none is given twice
+		}
 		for _, v := range values {
 			if err := s.apply("--"+k.flag, func(c *Config) error { return k.set(c, v) }); err != nil {
 				s.Wrong("", fmt.Errorf("flag --%s: %w", k.flag, err))

@@ -208,6 +208,11 @@ func TestBlocksFrom(t *testing.T) {
 	detail, err := blocksFrom(0, 1, nil)
 	require.NoError(t, err)
 	require.Equal(t, "the chain has no block yet", detail)
+	for _, ask := range []func(context.Context, *subject) (string, error){askOldSets, askIndex} {
+		detail, err := ask(t.Context(), &subject{})
+		require.NoError(t, err)
+		require.Equal(t, "the chain has no block yet", detail)
+	}
 }
 
 // Nodes of two networks are refused.

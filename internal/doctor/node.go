@@ -189,7 +189,11 @@ func (s *subject) put(ctx context.Context, p probe) (string, error) {
 func reason(err error) string {
 	var refused *node.RPCError
 	if errors.As(err, &refused) && refused.NotOffered() {
-		return refused.Method + " is not offered"
+		text := refused.Method + " is not offered"
+		if refused.Code == http.StatusUnauthorized || refused.Code == http.StatusForbidden {
+			text += fmt.Sprintf(": status %d; a provider may want a key, which headers or --node-header send", refused.Code)
+		}
+		return text
 	}
 	return config.Redacted(err).Error()
 }
@@ -294,6 +298,9 @@ func askOldSets(ctx context.Context, s *subject) (string, error) {
 	if age == 0 {
 		age = s.pHeight
 	}
+	if s.pHeight == 0 {
+		return "the chain has no block yet", nil
+	}
 	height := s.pHeight - min(age, s.pHeight)
 	if _, err := s.client.ValidatorsAt(ctx, constants.PrimaryNetworkID, max(height, 1)); err != nil {
 		return "", fmt.Errorf("at height %d, which max_height_age allows: %w", max(height, 1), err)
@@ -321,6 +328,9 @@ func askPChainBlocks(ctx context.Context, s *subject) (string, error) {
 }
 
 func askIndex(ctx context.Context, s *subject) (string, error) {
+	if s.pHeight == 0 {
+		return "the chain has no block yet", nil
+	}
 	last, err := s.client.LastContainer(ctx, node.PChainBlocks)
 	if err != nil {
 		return "", err

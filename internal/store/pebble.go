@@ -78,6 +78,7 @@ type Pebble struct {
 	db   *pebble.DB
 	lock *pebble.Lock
 	dir  string
+	log  pebbleLog
 
 	// open is held for reading by every call under way, and for writing by Close,
 	// because Pebble must not be used while it closes or afterwards.
@@ -137,7 +138,7 @@ func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {
 	if err != nil {
 		return nil, openError(options.Dir, err)
 	}
-	s := &Pebble{db: db, lock: lock, dir: options.Dir, views: make(map[*pebbleView]struct{})}
+	s := &Pebble{db: db, lock: lock, dir: options.Dir, log: pebbleLog{options.Log}, views: make(map[*pebbleView]struct{})}
 	s.pebbleReader = pebbleReader{s, s}
 	if err := checkFormat(ctx, s, options.Unfinished); err != nil {
 		_ = s.Close()
@@ -232,8 +233,9 @@ func (s *Pebble) Commit(ctx context.Context, b *Batch) error {
 	}
 	if !b.NoSync {
 		if err := batch.SyncWait(); err != nil {
-			_ = batch.Close()
-			return fmt.Errorf("syncing a batch: %w", s.wrap(err))
+			// Readers see the batch already, and the engine fails every later commit, also once there is room again
+			// (pebble, record.LogWriter).
+			s.log.Fatalf("syncing a batch: %v", err)
 		}
 	}
 	if err := batch.Close(); err != nil {

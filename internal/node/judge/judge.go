@@ -32,6 +32,8 @@ type Chain interface {
 // Node is an upstream node; *node.Client implements it for one endpoint.
 type Node interface {
 	Chain
+	// NetworkID returns the ID of the node's network.
+	NetworkID(ctx context.Context) (uint32, error)
 	// Name is the node's URL without secrets, Host its host and port.
 	Name() string
 	Host() string
@@ -45,6 +47,8 @@ var _ Node = (*node.Client)(nil)
 type Options struct {
 	// Chain is the chain's name in log and metrics.
 	Chain string
+	// NetworkID is that of the network. Without an executed chain, a node of another network lies; 0 if the nodes report none.
+	NetworkID uint32
 	// Executed is the chain that this process executes; nil without one. Ready returns nil while it is executed to its
 	// tip.
 	Executed Chain
@@ -105,6 +109,8 @@ type judged struct {
 	// highest is, without an executed chain, the highest height that the node reported within lagFor, with the time of the
 	// last such report: behind one URL may be nodes at several heights.
 	highest mark
+	// ours reports that the node is of Options.NetworkID. It is asked again after a failure: it may be another node then.
+	ours bool
 }
 
 // Verdict is what was found about a node.
@@ -192,18 +198,20 @@ func (j *Judge) round(ctx context.Context) bool {
 func (j *Judge) together(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	errs := make([]error, len(j.nodes))
+	other, errs := make([]finding, len(j.nodes)), make([]error, len(j.nodes))
 	var asking sync.WaitGroup
 	for i, n := range j.nodes {
-		asking.Go(func() { errs[i] = n.ask(limited) })
+		asking.Go(func() { other[i], errs[i] = j.ask(limited, n) })
 	}
 	asking.Wait()
 	if ctx.Err() != nil {
 		return
 	}
 	var first *judged
-	for _, n := range j.nodes {
-		if time.Since(n.highest.at) < lagFor && (first == nil || n.highest.height > first.highest.height) {
+	for i, n := range j.nodes {
+		if other[i].standing == node.Lies {
+			j.conclude(n, other[i], nil)
+		} else if time.Since(n.highest.at) < lagFor && (first == nil || n.highest.height > first.highest.height) {
 			first = n
 		}
 	}
@@ -215,6 +223,9 @@ func (j *Judge) together(ctx context.Context) {
 	j.marks = slices.DeleteFunc(j.marks, func(m mark) bool { return m.height > tip })
 	j.mark(tip)
 	for i, n := range j.nodes {
+		if other[i].standing == node.Lies {
+			continue
+		}
 		f, err := finding{}, errs[i]
 		if err == nil {
 			f, err = j.beside(limited, n, first)
@@ -223,13 +234,25 @@ func (j *Judge) together(ctx context.Context) {
 	}
 }
 
-// ask updates n.highest.
-func (n *judged) ask(ctx context.Context) error {
+// ask updates n.highest, unless it finds that the node is of another network.
+func (j *Judge) ask(ctx context.Context, n *judged) (finding, error) {
+	if j.o.NetworkID != 0 && !n.ours {
+		id, err := n.node.NetworkID(ctx)
+		var refused *node.RPCError
+		switch {
+		case err == nil && id != j.o.NetworkID:
+			return finding{node.Lies, fmt.Sprintf("it is of the network with ID %d, not %d", id, j.o.NetworkID)}, nil
+		case err != nil && !errors.As(err, &refused): // a provider may not offer the call
+			return finding{}, err
+		}
+		n.ours = true
+	}
 	height, err := n.node.Height(ctx)
+	n.ours = n.ours && err == nil
 	if err == nil && (height >= n.highest.height || time.Since(n.highest.at) >= lagFor) {
 		n.highest = mark{height, time.Now()}
 	}
-	return err
+	return finding{}, err
 }
 
 // beside compares a node with the one that reported the tip. A node of another network shows nothing.

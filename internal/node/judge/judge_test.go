@@ -30,6 +30,9 @@ type chain struct {
 	// block and set, unless nil, replace what follows from the height.
 	block func(height uint64) []byte
 	set   func(subnetID ids.ID, height uint64) node.ValidatorSet
+	// network replaces networkID, unless it is 0; noInfo refuses calls for it.
+	network uint32
+	noInfo  bool
 	// noSets refuses calls for validators.
 	noSets bool
 	asked  int
@@ -82,6 +85,22 @@ func (c *chain) ValidatorsAt(_ context.Context, subnetID ids.ID, height uint64) 
 		return c.set(subnetID, height), nil
 	}
 	return setOf(subnetID, height), nil
+}
+
+const networkID = 1337
+
+func (c *chain) NetworkID(context.Context) (uint32, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return 0, c.err
+	case c.noInfo:
+		return 0, &node.RPCError{Method: "info.getNetworkID", Code: 403}
+	case c.network != 0:
+		return c.network, nil
+	}
+	return networkID, nil
 }
 
 func (c *chain) Name() string { return "http://node:9650" }
@@ -258,7 +277,7 @@ func TestRestartingNodeLagsAndReturns(t *testing.T) {
 func together(t *testing.T, f func(after func(time.Duration) []node.Standing, lines *log), nodes ...*chain) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o, lines := Options{Chain: "P"}, new(log)
+		o, lines := Options{Chain: "P", NetworkID: networkID}, new(log)
 		for _, n := range nodes {
 			o.Nodes = append(o.Nodes, n)
 		}
@@ -313,7 +332,27 @@ func TestNodesThatAreComparedWithEachOther(t *testing.T) {
 	}, first, second, third)
 }
 
-// A node of another network is far ahead. The others do not lag behind it.
+// A node of another network is not asked, also while no other node answers, and once another node is at its address.
+func TestNodeOfAnotherNetwork(t *testing.T) {
+	const agrees, lies, unjudged = node.Agrees, node.Lies, node.Unjudged
+	first, wrong, provider := &chain{err: node.ErrUnavailable}, &chain{height: 5000, network: 5}, &chain{height: 100, noInfo: true}
+	together(t, func(after func(time.Duration) []node.Standing, lines *log) {
+		require.Equal(t, []node.Standing{unjudged, lies, agrees}, after(time.Second))
+		require.Contains(t, lines.String(), "it is of the network with ID 5, not 1337")
+		first.change(at(100))
+		provider.change(fails)
+		require.Equal(t, []node.Standing{agrees, lies, agrees}, after(interval))
+		first.change(fails)
+		wrong.change(fails)
+		require.Equal(t, []node.Standing{agrees, lies, agrees}, after(time.Minute))
+		first.change(func(c *chain) { c.height, c.err, c.network = 5000, nil, 5 })
+		wrong.change(func(c *chain) { c.height, c.err, c.network = 100, nil, 0 })
+		require.Equal(t, []node.Standing{lies, lies, agrees}, after(2*interval))
+		require.Equal(t, []node.Standing{lies, agrees, agrees}, after(probation+interval))
+	}, first, wrong, provider)
+}
+
+// A node of another network with the same ID is far ahead. The others do not lag behind it.
 func TestNodeOfAnotherNetworkBesideOthers(t *testing.T) {
 	first, other := &chain{height: 100}, &chain{height: 5000, block: func(height uint64) []byte { return append(blockOf(height), 1) }}
 	together(t, func(after func(time.Duration) []node.Standing, lines *log) {

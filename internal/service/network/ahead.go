@@ -89,7 +89,10 @@ func (w *aheadWork) run(ctx context.Context) error {
 // sent queues a message that was sent on an EVM chain.
 func (w *aheadWork) sent(m node.SentMessage) {
 	message, err := warp.ParseUnsignedMessage(m.Message)
-	if err != nil || message.NetworkID != w.networkID {
+	if err == nil && message.NetworkID != w.networkID {
+		err = fmt.Errorf("it is of the network with ID %d, not %d", message.NetworkID, w.networkID)
+	}
+	if err != nil {
 		w.log.Warn("an EVM chain reported a message that does not belong to this network", slog.Uint64("block", m.Block), slog.Any("error", err))
 		return
 	}

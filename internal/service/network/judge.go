@@ -15,7 +15,7 @@ import (
 // newJudge returns what compares the nodes of a network with the P-Chain that this process executes, or else with each
 // other; nil if there is nothing to compare.
 func newJudge(n *Network, log *slog.Logger) *judge.Judge {
-	o := judge.Options{Chain: index.PChain, Log: log}
+	o := judge.Options{Chain: index.PChain, NetworkID: n.ID, Log: log}
 	for _, one := range n.Node.Each() {
 		o.Nodes = append(o.Nodes, one)
 	}
