@@ -24,8 +24,8 @@ import (
 	"quorate/handlers/networks"
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
-	"quorate/internal/index/registry"
 	"quorate/internal/index/vertices"
 )
 
@@ -116,7 +116,7 @@ var ErrCatchingUp = errors.New("the index has not caught up")
 func (n *network) explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		switch {
-		case errors.Is(err, ledger.ErrPosition), errors.Is(err, registry.ErrPosition), errors.Is(err, vertices.ErrPosition):
+		case errors.Is(err, index.ErrPosition):
 			return reply.BadToken(err)
 		case errors.Is(err, ledger.ErrTooMany):
 			return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}

@@ -398,7 +398,7 @@ func TestFailures(t *testing.T) {
 		{fmt.Errorf("secret: %w", data.ErrCatchingUp), 503, "the index of this chain is still catching up"},
 		{fmt.Errorf("secret: %w", vertices.ErrIncomplete), 503, "the index of this chain is still catching up"},
 		{fmt.Errorf("secret: %w", ledger.ErrTooMany), 400, "addresses: together they own more"},
-		{fmt.Errorf("secret: %w", ledger.ErrPosition), 400, "pageToken: it leads nowhere"},
+		{fmt.Errorf("secret: %w", index.ErrPosition), 400, "pageToken: it leads nowhere"},
 	} {
 		f := newFake()
 		f.err = tt.err

@@ -16,6 +16,7 @@ import (
 
 	"quorate/handlers/data"
 	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/index/vertices"
@@ -275,7 +276,7 @@ func numbered(after []byte, length int) (int, error) {
 	}
 	n, err := strconv.Atoi(string(after))
 	if err != nil || n < 0 || n > length {
-		return 0, vertices.ErrPosition
+		return 0, index.ErrPosition
 	}
 	return n, nil
 }
