@@ -15,6 +15,7 @@ import (
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
+	"quorate/internal/index"
 	"quorate/internal/index/archive"
 	"quorate/internal/index/lookup"
 )
@@ -223,7 +224,7 @@ func (a *API) showBlocks(ctx context.Context, r operation.Request, n *network, w
 
 func parseNumber(b []byte) (*uint64, error) {
 	if len(b) != 8 {
-		return nil, fmt.Errorf("%w: %d bytes", archive.ErrPosition, len(b))
+		return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(b))
 	}
 	number := binary.BigEndian.Uint64(b)
 	return &number, nil

@@ -69,7 +69,7 @@ func TestTimesBeforeCortina(t *testing.T) {
 					VertexTimestampIsUpperBound bool
 				}
 			}
-			w = apitest.Get(h, vertices+"&pageSize=2&sortOrder=asc")
+			w = apitest.Get(h, verticesAt+"&pageSize=2&sortOrder=asc")
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &found))
 			require.Len(t, found.Vertices, 2)
 			require.Equal(t, test.bound, found.Vertices[0].VertexTimestampIsUpperBound)

@@ -24,8 +24,9 @@ import (
 	"quorate/handlers/networks"
 	"quorate/handlers/query/page"
 	"quorate/handlers/reply"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
-	"quorate/internal/index/registry"
+	"quorate/internal/index/vertices"
 )
 
 // Network is a network whose indexes are served. All fields but the readers are required. Operations that need a
@@ -108,18 +109,18 @@ func New(o Options) (*API, error) {
 	return a, nil
 }
 
-// ErrCatchingUp is returned by a reader whose index does not reach far enough for an answer.
+// ErrCatchingUp means that an index does not reach far enough for an answer.
 var ErrCatchingUp = errors.New("the index has not caught up")
 
 // explain converts err to the error for the client. request is the context of the client's request.
 func (n *network) explain(request context.Context, err error) error {
 	return reply.Explain(request, err, func(err error) error {
 		switch {
-		case errors.Is(err, ledger.ErrPosition), errors.Is(err, registry.ErrPosition):
+		case errors.Is(err, index.ErrPosition):
 			return reply.BadToken(err)
 		case errors.Is(err, ledger.ErrTooMany):
 			return &apierr.Error{Status: http.StatusBadRequest, Message: "addresses: together they own more than can be gone through for one answer; ask for fewer at a time", Err: err}
-		case errors.Is(err, ErrCatchingUp), errors.Is(err, ledger.ErrBehind), errors.Is(err, ledger.ErrUnknownChain):
+		case errors.Is(err, ErrCatchingUp), errors.Is(err, ledger.ErrBehind), errors.Is(err, ledger.ErrUnknownChain), errors.Is(err, vertices.ErrIncomplete):
 			for _, chain := range n.chains {
 				if halted := n.Progress(request, chain.id).Halted("the " + chain.name); halted != nil {
 					return halted

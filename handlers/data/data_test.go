@@ -30,6 +30,7 @@ import (
 	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/index/vertices"
 	"quorate/internal/store"
 )
 
@@ -67,10 +68,10 @@ var (
 	xBalances  = base + "/blockchains/x-chain/balances?addresses=" + text(alice)
 	cBalances  = base + "/blockchains/c-chain/balances?addresses=" + text(alice)
 	stakings   = base + "/blockchains/p-chain/transactions:listStaking?addresses=" + text(alice)
-	vertices   = base + "/blockchains/x-chain/vertices:listByHeight?vertexHeight=5"
+	verticesAt = base + "/blockchains/x-chain/vertices:listByHeight?vertexHeight=5"
 	subnetsURL = base + "/subnets?"
 	delegators = base + "/delegators?"
-	operations = []string{utxosPath, balances, stakings, vertices, subnetsURL, delegators}
+	operations = []string{utxosPath, balances, stakings, verticesAt, subnetsURL, delegators}
 )
 
 func TestMistakes(t *testing.T) {
@@ -223,7 +224,7 @@ func TestAccepted(t *testing.T) {
 		utxosPath + "&pageSize=1", utxosPath + "&pageSize=100", subnetsURL + "&pageSize=10000", delegators + "&pageToken=&rewardAddresses=&nodeIds=,",
 		balances + "&blockTimestamp=0", balances + "&blockTimestamp=18446744073709551615", stakings + "&startTimestamp=5&endTimestamp=5",
 		stakings + "&txTypes=AddValidatorTx&txTypes=CreateAssetTx,OperationTx,UNKNOWN&txTypes[]=BaseTx", stakings + "&txTypes=",
-		strings.Replace(stakings, "transactions:list", "transactions%3Alist", 1), strings.Replace(vertices, "vertices:list", "vertices%3alist", 1),
+		strings.Replace(stakings, "transactions:list", "transactions%3Alist", 1), strings.Replace(verticesAt, "vertices:list", "vertices%3alist", 1),
 		strings.Replace(utxosPath, "fuji/", "testnet/", 1), strings.Replace(utxosPath, "p-chain", pID.String(), 1),
 		strings.Replace(xUTXOs, "x-chain", xID.String(), 1), strings.Replace(cUTXOs, "c-chain", cID.String(), 1), strings.Replace(utxosPath, "p-chain", "p%2Dchain", 1),
 	} {
@@ -310,9 +311,9 @@ func TestCatchingUp(t *testing.T) {
 	h := fuji(t, f)
 	needs := map[string]ids.ID{
 		utxosPath: pID, xUTXOs: xID, cUTXOs: cID, balances: pID, xBalances: xID, cBalances: cID,
-		stakings: pID, subnetsURL: pID, delegators: pID, vertices: ids.Empty,
+		stakings: pID, subnetsURL: pID, delegators: pID, verticesAt: ids.Empty,
 	}
-	delete(needs, vertices)
+	delete(needs, verticesAt)
 	names := map[ids.ID]string{pID: "p-chain", xID: "x-chain", cID: "c-chain"}
 	for path, own := range needs {
 		for id, name := range names {
@@ -344,7 +345,7 @@ func TestCatchingUp(t *testing.T) {
 	for _, id := range []ids.ID{pID, xID, cID} {
 		up := f.progress[id]
 		f.progress[id] = data.Progress{}
-		require.Equal(t, http.StatusOK, apitest.Get(h, vertices).Code)
+		require.Equal(t, http.StatusOK, apitest.Get(h, verticesAt).Code)
 		f.progress[id] = up
 	}
 
@@ -395,8 +396,9 @@ func TestFailures(t *testing.T) {
 		{fmt.Errorf("secret: %w", index.ErrViewBehind), 503, "pageToken: the standby that was read lacks blocks of the earlier pages"},
 		{fmt.Errorf("secret: %w", ledger.ErrUnknownChain), 503, "the index of this chain is still catching up"},
 		{fmt.Errorf("secret: %w", data.ErrCatchingUp), 503, "the index of this chain is still catching up"},
+		{fmt.Errorf("secret: %w", vertices.ErrIncomplete), 503, "the index of this chain is still catching up"},
 		{fmt.Errorf("secret: %w", ledger.ErrTooMany), 400, "addresses: together they own more"},
-		{fmt.Errorf("secret: %w", ledger.ErrPosition), 400, "pageToken: it leads nowhere"},
+		{fmt.Errorf("secret: %w", index.ErrPosition), 400, "pageToken: it leads nowhere"},
 	} {
 		f := newFake()
 		f.err = tt.err
@@ -478,8 +480,8 @@ func TestPages(t *testing.T) {
 		{delegators, "delegators", "txHash", 26},
 		{delegators + "&delegationStatus=active", "delegators", "txHash", 22},
 		{delegators + "&nodeIds=" + nodeB.String() + "&rewardAddresses=P-" + text(carol), "delegators", "txHash", 1},
-		{vertices, "vertices", "vertexHash", 13},
-		{strings.Replace(vertices, "=5", "=18446744073709551615", 1), "vertices", "vertexHash", 0},
+		{verticesAt, "vertices", "vertexHash", 13},
+		{strings.Replace(verticesAt, "=5", "=18446744073709551615", 1), "vertices", "vertexHash", 0},
 	} {
 		var orders [2][]string
 		for i, order := range []string{"desc", "asc"} {
@@ -517,7 +519,7 @@ func TestTokensOfOtherLists(t *testing.T) {
 		utxosPath + "&addresses=" + text(bob), xUTXOs, xUTXOs + "&assetId=" + art.String(), cUTXOs + "&includeSpent=true",
 		stakings, stakings + "&txTypes=AddPermissionlessDelegatorTx", stakings + "&startTimestamp=0", stakings + "&endTimestamp=1900000000",
 		subnetsURL, subnetsURL + "&sortOrder=asc", delegators, delegators + "&delegationStatus=active", delegators + "&nodeIds=" + nodeA.String(),
-		delegators + "&rewardAddresses=" + text(alice), vertices, vertices + "&sortOrder=asc",
+		delegators + "&rewardAddresses=" + text(alice), verticesAt, verticesAt + "&sortOrder=asc",
 	}
 	tokens := make([]string, len(lists))
 	for i, list := range lists {
@@ -538,7 +540,7 @@ func TestTokensOfOtherLists(t *testing.T) {
 	}
 	same := strings.Replace(utxosPath, "addresses=", "addresses=%20,X-", 1)
 	require.Equal(t, http.StatusOK, apitest.Get(h, strings.Replace(same, "/fuji/", "/testnet/", 1)+"&pageToken="+tokens[0]).Code, "another spelling is no other list")
-	requireError(t, apitest.Get(h, strings.Replace(vertices, "=5", "=6", 1)+"&pageToken="+tokens[len(tokens)-2]), 400, "pageToken: ")
+	requireError(t, apitest.Get(h, strings.Replace(verticesAt, "=5", "=6", 1)+"&pageToken="+tokens[len(tokens)-2]), 400, "pageToken: ")
 }
 
 // TestLargeAnswers sends a page that is larger than the buffer.
@@ -590,9 +592,9 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		require.NotContains(t, w.Body.String(), "secret")
 	}
 	require.Equal(t, http.StatusOK, apitest.Get(h, subnetsURL).Code)
-	require.Equal(t, http.StatusOK, apitest.Get(h, vertices).Code, "they may be complete all the same")
-	f.err = fmt.Errorf("secret: %w", data.ErrCatchingUp)
-	requireError(t, apitest.Get(h, vertices), 503, "the x-chain is not indexed: switch it on")
+	require.Equal(t, http.StatusOK, apitest.Get(h, verticesAt).Code, "they may be complete all the same")
+	f.err = fmt.Errorf("secret: %w", vertices.ErrIncomplete)
+	requireError(t, apitest.Get(h, verticesAt), 503, "the x-chain is not indexed: switch it on")
 
 	h = surface(t, map[string]data.Network{"fuji": {Needs: "give networks.fuji.genesis_file"}}, compat.Auto)
 	for _, op := range operations {

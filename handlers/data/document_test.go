@@ -16,7 +16,7 @@ func TestParametersAreAsDocumented(t *testing.T) {
 		"listPendingPrimaryNetworkRewards":      base + "/rewards:listPending?addresses=" + text(carol),
 		"listBalances":                          balances,
 		"listStakingTransactions":               stakings,
-		"listVerticesByHeight":                  vertices,
+		"listVerticesByHeight":                  verticesAt,
 		"listSubnets":                           subnetsURL,
 		"listDelegators":                        delegators,
 		"listBlockchains":                       base + "/blockchains",

@@ -16,8 +16,10 @@ import (
 
 	"quorate/handlers/data"
 	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
+	"quorate/internal/index/vertices"
 	"quorate/internal/simnet/history"
 )
 
@@ -60,7 +62,7 @@ type fake struct {
 	delegations []*ledger.Delegation
 	subnets     []*subnets.Subnet
 	genesis     map[ids.ID]string
-	vertices    []data.Vertex
+	vertices    []vertices.Vertex
 	progress    map[ids.ID]data.Progress
 	cortina     time.Time
 
@@ -274,7 +276,7 @@ func numbered(after []byte, length int) (int, error) {
 	}
 	n, err := strconv.Atoi(string(after))
 	if err != nil || n < 0 || n > length {
-		return 0, ledger.ErrPosition
+		return 0, index.ErrPosition
 	}
 	return n, nil
 }
@@ -317,26 +319,25 @@ func (f *fake) Describe(_ context.Context, s *subnets.Subnet) (uint64, error) {
 	return math.MaxUint64, f.err
 }
 
-func (f *fake) Vertices(_ context.Context, q data.VertexQuery) (*data.VertexPage, error) {
-	var all []data.Vertex
-	for _, v := range ordered(f.vertices, q.Ascending) {
-		if v.Height == q.Height {
+func (f *fake) At(_ context.Context, height uint64, ascending bool, limit int, after []byte) (found []vertices.Vertex, next []byte, _ error) {
+	var all []vertices.Vertex
+	for _, v := range ordered(f.vertices, ascending) {
+		if v.Height == height {
 			all = append(all, v)
 		}
 	}
-	from, err := numbered(q.After, len(all))
+	from, err := numbered(after, len(all))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	to := min(len(all), from+q.Limit)
-	p := &data.VertexPage{Vertices: all[from:to]}
+	to := min(len(all), from+limit)
 	if to < len(all) {
-		p.Next = []byte(strconv.Itoa(to))
+		next = []byte(strconv.Itoa(to))
 	}
-	return p, f.err
+	return all[from:to], next, f.err
 }
 
-func (f *fake) Vertex(_ context.Context, id ids.ID) (*data.Vertex, error) {
+func (f *fake) Vertex(_ context.Context, id ids.ID) (*vertices.Vertex, error) {
 	for i := range f.vertices {
 		if f.vertices[i].ID == id {
 			return &f.vertices[i], f.err
@@ -345,8 +346,8 @@ func (f *fake) Vertex(_ context.Context, id ids.ID) (*data.Vertex, error) {
 	return nil, f.err
 }
 
-func (f *fake) Latest(_ context.Context, limit int, below *uint64) (found []data.Vertex, more bool, _ error) {
-	all := slices.SortedFunc(slices.Values(f.vertices), func(a, b data.Vertex) int { return -cmp.Compare(a.Index, b.Index) })
+func (f *fake) Latest(_ context.Context, limit int, below *uint64) (found []vertices.Vertex, more bool, _ error) {
+	all := slices.SortedFunc(slices.Values(f.vertices), func(a, b vertices.Vertex) int { return -cmp.Compare(a.Index, b.Index) })
 	for _, v := range all {
 		if below == nil || v.Index < *below {
 			found = append(found, v)
@@ -499,11 +500,11 @@ func newFake() *fake {
 	f.makeSubnets()
 	f.cortina = time.Unix(1, 0)
 	for i := range uint64(13) {
-		f.vertices = append(f.vertices, data.Vertex{
+		f.vertices = append(f.vertices, vertices.Vertex{
 			ID: ids.ID{byte(i), 1}, ParentIDs: []ids.ID{{9}, {8}}, Height: 5, Index: 40 + i, TxIDs: []ids.ID{{1}, {2}}, Size: 321,
 		})
 	}
-	f.vertices = append(f.vertices, data.Vertex{ID: ids.ID{77}, Height: 0, Size: 50})
+	f.vertices = append(f.vertices, vertices.Vertex{ID: ids.ID{77}, Height: 0, Size: 50})
 	return f
 }
 

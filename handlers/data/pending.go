@@ -19,6 +19,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index"
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/registry"
 )
@@ -68,7 +69,7 @@ func (p *stakesPosition) Bytes() []byte {
 
 func parseStakesPosition(b []byte) (*stakesPosition, error) {
 	if len(b) < 8 {
-		return nil, ledger.ErrPosition
+		return nil, index.ErrPosition
 	}
 	p, err := ledger.ParsePosition(b[8:])
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/index/registry"
+	"quorate/internal/index/vertices"
 	"quorate/internal/node/stakes"
 	"quorate/internal/node/uptime"
 )
@@ -77,49 +78,21 @@ type Uptimes interface {
 
 var _ Uptimes = (*uptime.Cache)(nil)
 
-// Vertices is the index of the X-Chain's vertices, which preceded its blocks. Its errors may be ErrCatchingUp while it
-// is incomplete. The rules of Ledger apply.
+// Vertices is the index of the X-Chain's vertices, which preceded its blocks; *vertices.Index implements it. Errors are
+// those of that package and of the store. The rules of Ledger apply.
 type Vertices interface {
-	Vertices(ctx context.Context, q VertexQuery) (*VertexPage, error)
+	// At returns vertices of a height by index, and the position of the next page, nil if there is none.
+	At(ctx context.Context, height uint64, ascending bool, limit int, after []byte) (page []vertices.Vertex, next []byte, err error)
 	// Vertex returns the vertex with an ID, nil if there is none.
-	Vertex(ctx context.Context, id ids.ID) (*Vertex, error)
+	Vertex(ctx context.Context, id ids.ID) (*vertices.Vertex, error)
 	// Latest returns vertices with an index below a bound (nil: all), the highest first, and whether others follow.
-	Latest(ctx context.Context, limit int, below *uint64) (page []Vertex, more bool, err error)
+	Latest(ctx context.Context, limit int, below *uint64) (page []vertices.Vertex, more bool, err error)
 }
+
+var _ Vertices = (*vertices.Index)(nil)
 
 // Times returns the times of X-Chain vertices and of their transactions, by ID, which are not on the chain. It returns
 // false if the time is unknown.
 type Times interface {
 	Time(id ids.ID) (time.Time, bool)
-}
-
-// VertexQuery selects the vertices at a height, ordered by their index and then by the text of their IDs.
-type VertexQuery struct {
-	Height uint64
-	// Ascending returns the smallest index first.
-	Ascending bool
-	// Limit is the page size, at least 1.
-	Limit int
-	// After is VertexPage.Next of the previous page, nil for the first one. Other values may fail with
-	// ledger.ErrPosition.
-	After []byte
-}
-
-// VertexPage is a page of the vertices at a height.
-type VertexPage struct {
-	Vertices []Vertex
-	// Next is where the next page begins, nil if there is none; at most 1 KiB.
-	Next []byte
-}
-
-// Vertex is a container that the X-Chain accepted before it had blocks. It has no time.
-type Vertex struct {
-	ID        ids.ID
-	ParentIDs []ids.ID
-	Height    uint64
-	// Index is its place in the order of all vertices, from 0.
-	Index uint64
-	TxIDs []ids.ID
-	// Size is in bytes.
-	Size int
 }

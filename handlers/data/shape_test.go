@@ -27,9 +27,9 @@ var golden = map[string]string{
 	"staking_past": stakings + "&pageSize=2&sortOrder=asc&txTypes=AddValidatorTx",
 	"subnets":      subnetsURL + "&sortOrder=asc&pageSize=3",
 	"delegators":   delegators + "&pageSize=12",
-	"vertices":     vertices + "&pageSize=2&sortOrder=asc",
-	"vertices_old": strings.Replace(vertices, "=5", "=0", 1),
-	"nothing":      strings.Replace(vertices, "=5", "=6", 1),
+	"vertices":     verticesAt + "&pageSize=2&sortOrder=asc",
+	"vertices_old": strings.Replace(verticesAt, "=5", "=0", 1),
+	"nothing":      strings.Replace(verticesAt, "=5", "=6", 1),
 }
 
 func TestShapes(t *testing.T) {

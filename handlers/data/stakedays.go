@@ -13,6 +13,7 @@ import (
 	"quorate/handlers/operation"
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
+	"quorate/internal/index"
 	"quorate/internal/index/registry"
 )
 
@@ -76,7 +77,7 @@ func (a *API) getStakeByDay(ctx context.Context, r operation.Request, n *network
 	}
 	if want.Limit = p.Size; p.After != nil {
 		if len(p.After) != 8 {
-			return reply.BadToken(registry.ErrPosition)
+			return reply.BadToken(index.ErrPosition)
 		}
 		before := binary.BigEndian.Uint64(p.After)
 		want.Before = &before

@@ -17,6 +17,7 @@ import (
 	"quorate/handlers/query"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index"
 	"quorate/internal/index/archive"
 	"quorate/internal/index/ledger"
 )
@@ -196,7 +197,7 @@ func (a *API) showTransactions(ctx context.Context, r operation.Request, n *netw
 
 func parseTxPosition(b []byte) (*archive.TxPosition, error) {
 	if len(b) != 12 {
-		return nil, fmt.Errorf("%w: %d bytes", archive.ErrPosition, len(b))
+		return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(b))
 	}
 	return &archive.TxPosition{Block: binary.BigEndian.Uint64(b), Index: int(binary.BigEndian.Uint32(b[8:]))}, nil
 }

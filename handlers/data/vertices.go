@@ -12,6 +12,7 @@ import (
 	"quorate/handlers/apierr"
 	"quorate/handlers/operation"
 	"quorate/handlers/reply"
+	"quorate/internal/index/vertices"
 )
 
 type vertex struct {
@@ -42,15 +43,15 @@ func (a *API) listVertices(ctx context.Context, r operation.Request, n *network)
 	}
 	// The progress of the X-Chain's blocks does not matter, because all vertices precede them. The reader knows
 	// whether its vertices are complete.
-	page, err := n.Vertices.Vertices(ctx, VertexQuery{Height: height, Ascending: p.ascending, Limit: p.Size, After: p.After})
+	page, next, err := n.Vertices.At(ctx, height, p.ascending, p.Size, p.After)
 	if err != nil {
 		return n.vertexError(ctx, err, b)
 	}
 	answer := vertexPage{ChainInfo: n.info(b)}
-	if answer.Vertices, err = n.shownVertices(ctx, page.Vertices); err != nil {
+	if answer.Vertices, err = n.shownVertices(ctx, page); err != nil {
 		return err
 	}
-	answer.NextPageToken = p.Token(page.Next)
+	answer.NextPageToken = p.Token(next)
 	return reply.JSON(r, answer)
 }
 
@@ -62,13 +63,13 @@ type vertexPage struct {
 }
 
 func (n *network) vertexError(ctx context.Context, err error, b blockchain) error {
-	if errors.Is(err, ErrCatchingUp) {
+	if errors.Is(err, vertices.ErrIncomplete) {
 		return cmp.Or(n.Progress(ctx, b.id).Halted("the "+b.name), err)
 	}
 	return err
 }
 
-func (n *network) shownVertices(ctx context.Context, all []Vertex) ([]vertex, error) {
+func (n *network) shownVertices(ctx context.Context, all []vertices.Vertex) ([]vertex, error) {
 	when, err := n.preCortina(ctx)
 	if err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (a *API) getVertex(ctx context.Context, r operation.Request, n *network) er
 	if found == nil {
 		return apierr.NotFound("vertexHash: the X-Chain has no vertex %s", id)
 	}
-	shown, err := n.shownVertices(ctx, []Vertex{*found})
+	shown, err := n.shownVertices(ctx, []vertices.Vertex{*found})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package data_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/handlers/apitest"
-	"quorate/handlers/data"
+	"quorate/internal/index/vertices"
 )
 
 // TestVertices requires that a vertex is the same alone, in the list of its height and in that of the latest.
@@ -35,7 +34,7 @@ func TestVertices(t *testing.T) {
 	requireError(t, apitest.Get(h, base+path+"/nonsense"), 400, "vertexHash: ")
 	requireError(t, apitest.Get(h, base+path+"/"+ids.ID{78}.String()), 404, "vertexHash: ")
 	requireError(t, apitest.Get(h, base+path+"?pageSize=0"), 400, "pageSize: ")
-	f.err = fmt.Errorf("%w: %w", data.ErrCatchingUp, errors.New("3 are fetched"))
+	f.err = fmt.Errorf("%w: 3 are fetched", vertices.ErrIncomplete)
 	requireError(t, apitest.Get(h, base+path), 503, "the index of this chain is still catching up")
 	requireError(t, apitest.Get(h, base+path+"/"+ids.ID{77}.String()), 503, "the index of this chain is still catching up")
 }

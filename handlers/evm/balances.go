@@ -19,6 +19,7 @@ import (
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 )
@@ -328,7 +329,7 @@ func (a *API) listCollectibles(ctx context.Context, r operation.Request, of *Cha
 	}
 	const pinned = 8 // the number of the block of the ERC-1155 balances
 	if b.after != nil && len(b.after) <= pinned {
-		return fmt.Errorf("%w: %d bytes", evm.ErrPosition, len(b.after))
+		return fmt.Errorf("%w: %d bytes", index.ErrPosition, len(b.after))
 	}
 	unique := evm.HoldingQuery{Wallet: b.wallet, Contract: contract, Limit: b.page.Size}
 	fungible := evm.BalanceQuery{Wallet: b.wallet, Contract: contract, Limit: b.page.Size, After: b.after}

@@ -38,6 +38,7 @@ import (
 	"quorate/handlers/stream"
 	"quorate/internal/bounded"
 	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 	"quorate/internal/node"
 )
@@ -162,7 +163,7 @@ func Explain(request context.Context, err error) error {
 			return e
 		case errors.As(err, &unknown):
 			return &apierr.Error{Status: http.StatusNotFound, Message: notDeployed(unknown), Err: err}
-		case errors.Is(err, evm.ErrPosition):
+		case errors.Is(err, index.ErrPosition):
 			return reply.BadToken(err)
 		case errors.Is(err, evm.ErrBeyondTip):
 			return &apierr.Error{Status: http.StatusBadRequest, Message: "blockNumber: the chain has no such block yet; ask for an earlier one, or leave it out for the last", Err: err}

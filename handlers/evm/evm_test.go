@@ -375,7 +375,7 @@ func TestTokensOfOtherLists(t *testing.T) {
 		message string
 	}{
 		index.ErrViewBehind: {http.StatusServiceUnavailable, "pageToken: the standby that was read lacks blocks of the earlier pages"},
-		evm.ErrPosition:     {http.StatusBadRequest, "pageToken: it leads nowhere"},
+		index.ErrPosition:   {http.StatusBadRequest, "pageToken: it leads nowhere"},
 	} {
 		f.mu.Lock()
 		f.err = fmt.Errorf("reading: %w", err)

@@ -30,6 +30,7 @@ import (
 	"quorate/handlers/evm/tokenlist"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 	"quorate/internal/index/evm/contracts"
 	"quorate/internal/index/evm/metadata"
@@ -249,7 +250,7 @@ func page[T any](ctx context.Context, f *fake, all []T, limit int, after []byte)
 	begin := 0
 	if after != nil {
 		if len(after) != 2 {
-			return nil, nil, evm.ErrPosition
+			return nil, nil, index.ErrPosition
 		}
 		begin = min(int(binary.BigEndian.Uint16(after)), len(all))
 	}
@@ -335,7 +336,7 @@ func (f *fake) Balances(ctx context.Context, q evm.BalanceQuery) (*evm.BalancePa
 	}
 	if q.After != nil {
 		if len(q.After) != 8+20+32 {
-			return nil, evm.ErrPosition
+			return nil, index.ErrPosition
 		}
 		all = slices.DeleteFunc(all, func(b evm.TokenBalance) bool { return bytes.Compare(key(&b), q.After[8:]) <= 0 })
 	}

@@ -21,6 +21,7 @@ import (
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 )
 
@@ -61,7 +62,7 @@ func parseICMPlace(b []byte) (*icmPlace, error) {
 			Time: binary.BigEndian.Uint64(b), Number: binary.BigEndian.Uint64(b[8:]), LogIndex: binary.BigEndian.Uint32(b[16:]),
 		}, ids.ID(b[20:])}, nil
 	}
-	return nil, fmt.Errorf("%w: %d bytes", evm.ErrPosition, len(b))
+	return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(b))
 }
 
 // before reports whether p comes before q in the list, newest first.

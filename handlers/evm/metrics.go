@@ -12,6 +12,7 @@ import (
 	"quorate/handlers/query"
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 )
 
@@ -139,7 +140,7 @@ func (a *API) getMetric(ctx context.Context, r operation.Request, of *Chain) err
 	want.Limit = p.Size
 	if p.After != nil {
 		if len(p.After) != 8 {
-			return evm.ErrPosition
+			return index.ErrPosition
 		}
 		before := binary.BigEndian.Uint64(p.After)
 		want.Before = &before

@@ -16,6 +16,7 @@ import (
 	paging "quorate/handlers/query/page"
 	"quorate/handlers/reply"
 	chain "quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/index/evm"
 )
 
@@ -228,11 +229,11 @@ func (a *API) splitBalances(list paging.List, b []byte) (native *uint256.Int, po
 	case b == nil:
 		return nil, nil, nil
 	case len(b) <= size+sealSize:
-		return nil, nil, fmt.Errorf("%w: %d bytes", evm.ErrPosition, len(b))
+		return nil, nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(b))
 	}
 	b, seal := b[:len(b)-sealSize], b[len(b)-sealSize:]
 	if !hmac.Equal(seal, a.seal(list, b)) {
-		return nil, nil, fmt.Errorf("%w: its seal is wrong", evm.ErrPosition)
+		return nil, nil, fmt.Errorf("%w: its seal is wrong", index.ErrPosition)
 	}
 	return new(uint256.Int).SetBytes(b[:size]), b[size:], nil
 }

@@ -21,6 +21,8 @@ var (
 	// ErrDiscontinuity means that a block does not follow the preceding one: the node serves a different chain than the
 	// one that was indexed.
 	ErrDiscontinuity = errors.New("block does not follow the one before")
+	// ErrPosition means that a position cannot be decoded or does not belong to the list. Readers of all indexes return it.
+	ErrPosition = errors.New("not a position in the list")
 )
 
 // BlockError is an error that ends a pipeline, with the block that caused it.

@@ -27,8 +27,6 @@ var (
 	ErrNotStored = errors.New("the bytes of the block are not stored")
 	// ErrBegin means that it is not known yet where the blocks of the X-Chain begin.
 	ErrBegin = errors.New("the beginning of the blocks is not known")
-	// ErrPosition means that a position cannot be decoded.
-	ErrPosition = errors.New("invalid position in a list of blocks")
 )
 
 // Options configures a Chain. All fields but Before are required; AVAXAssetID for the X-Chain only.

@@ -11,6 +11,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/store"
 )
 
@@ -195,11 +196,11 @@ func (s *state) tokenSums(ctx context.Context, c *classifier, q TokenSumQuery) (
 	var lo []byte
 	if q.After != nil {
 		if len(q.After) != sumPosition {
-			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+			return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(q.After))
 		}
 		pinned := binary.BigEndian.Uint64(q.After)
 		if q.At != nil && pinned != number {
-			return nil, fmt.Errorf("%w: of balances after another block", ErrPosition)
+			return nil, fmt.Errorf("%w: of balances after another block", index.ErrPosition)
 		}
 		number, lo = pinned, store.After(q.After[8:])
 	}
@@ -397,7 +398,7 @@ func (s *state) holdings(ctx context.Context, c *classifier, q HoldingQuery) (*H
 	}
 	if q.After != nil {
 		if len(q.After) != len(tokenKey{}) {
-			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+			return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(q.After))
 		}
 		if bytes.Compare(q.After, lo) >= 0 {
 			lo = store.After(q.After)

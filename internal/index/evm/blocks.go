@@ -108,11 +108,11 @@ func (r *Index) Blocks(ctx context.Context, q BlockQuery) (*BlockPage, error) {
 	last := s.head.tip.Number
 	if q.After != nil {
 		if len(q.After) != 8 {
-			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+			return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(q.After))
 		}
 		before := binary.BigEndian.Uint64(q.After)
 		if before <= s.head.first {
-			return nil, fmt.Errorf("%w: block %d", ErrPosition, before)
+			return nil, fmt.Errorf("%w: block %d", index.ErrPosition, before)
 		}
 		if err := index.CheckPin(last, before); err != nil {
 			return nil, err

@@ -66,7 +66,7 @@ func TestBlocks(t *testing.T) {
 	}
 	for _, bad := range [][]byte{{}, {1}, make([]byte, 8), make([]byte, 9)} {
 		_, err := w.record.Blocks(t.Context(), evm.BlockQuery{Limit: 1, After: bad})
-		require.ErrorIs(t, err, evm.ErrPosition, "%x", bad)
+		require.ErrorIs(t, err, index.ErrPosition, "%x", bad)
 	}
 	_, err = w.record.Blocks(t.Context(), evm.BlockQuery{Limit: 1, After: []byte{7: 255, 6: 255}})
 	require.ErrorIs(t, err, index.ErrViewBehind)

@@ -641,17 +641,17 @@ func TestErrors(t *testing.T) {
 	}
 	for _, after := range [][]byte{{}, {1}, make([]byte, 11), make([]byte, 17), make([]byte, 100)} {
 		_, err := w.record.Latest(ctx, evm.LatestQuery{Limit: 1, After: after})
-		require.ErrorIs(t, err, evm.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		_, err = w.record.Internals(ctx, evm.WalletQuery{Limit: 1, After: after})
-		require.ErrorIs(t, err, evm.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		_, err = w.record.Transfers(ctx, evm.WalletQuery{Limit: 1, After: after})
-		require.ErrorIs(t, err, evm.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		_, err = w.record.Balances(ctx, evm.BalanceQuery{Limit: 1, After: after})
-		require.ErrorIs(t, err, evm.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		_, err = w.record.Deployments(ctx, evm.DeploymentQuery{Limit: 1, After: after})
-		require.ErrorIs(t, err, evm.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		_, err = w.record.Tokens(ctx, evm.TokenQuery{Standard: chain.ERC721, Limit: 1, After: after})
-		require.ErrorIs(t, err, evm.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 	}
 	// Any bytes of the right length are a position, and do no harm.
 	for b, want := range map[byte]error{0: index.ErrViewBehind, 0x7f: index.ErrViewBehind, 0xff: nil} { // of block 0
@@ -667,7 +667,7 @@ func TestErrors(t *testing.T) {
 	}
 	at := uint64(110)
 	_, err := w.record.Balances(ctx, evm.BalanceQuery{At: &at, Limit: 5, After: append([]byte{0, 0, 0, 0, 0, 0, 0, 111}, make([]byte, 52)...)})
-	require.ErrorIs(t, err, evm.ErrPosition)
+	require.ErrorIs(t, err, index.ErrPosition)
 	for _, limit := range []int{0, -1, int(^uint(0) >> 1)} {
 		page, err := w.record.Latest(ctx, evm.LatestQuery{Limit: limit})
 		require.NoError(t, err)

@@ -109,14 +109,14 @@ func (s *state) block(ctx context.Context, number uint64) (BlockRef, error) {
 	return b.BlockRef, v.End()
 }
 
-// checkPosition returns ErrPosition unless a position in a list has size bytes, and index.ErrViewBehind if the view lacks its
-// block. The position may be nil.
+// checkPosition returns index.ErrPosition unless a position in a list has size bytes, and index.ErrViewBehind if the view lacks
+// its block. The position may be nil.
 func (s *state) checkPosition(position []byte, size int) error {
 	if position == nil {
 		return nil
 	}
 	if len(position) != size {
-		return fmt.Errorf("%w: %d bytes", ErrPosition, len(position))
+		return fmt.Errorf("%w: %d bytes", index.ErrPosition, len(position))
 	}
 	return index.CheckPin(s.head.tip.Number, ^binary.BigEndian.Uint64(position)) // list keys begin with the inverted block number
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ava-labs/libevm/common"
 
 	"quorate/internal/chain/evm"
+	"quorate/internal/index"
 	"quorate/internal/store"
 )
 
@@ -340,7 +341,7 @@ func (r *Index) Tokens(ctx context.Context, q TokenQuery) (*TokenPage, error) {
 	var lo []byte
 	if q.After != nil {
 		if len(q.After) != 32 {
-			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+			return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(q.After))
 		}
 		lo = store.After(q.After)
 	}
@@ -380,11 +381,11 @@ func (s *state) balances(ctx context.Context, c *classifier, q BalanceQuery) (*B
 	}
 	if q.After != nil {
 		if len(q.After) != balancePosition {
-			return nil, fmt.Errorf("%w: %d bytes", ErrPosition, len(q.After))
+			return nil, fmt.Errorf("%w: %d bytes", index.ErrPosition, len(q.After))
 		}
 		pinned := binary.BigEndian.Uint64(q.After)
 		if q.At != nil && pinned != number {
-			return nil, fmt.Errorf("%w: of balances after another block", ErrPosition)
+			return nil, fmt.Errorf("%w: of balances after another block", index.ErrPosition)
 		}
 		number = pinned
 		if k := q.After[8:]; bytes.Compare(k, lo) >= 0 {

@@ -25,8 +25,6 @@ var (
 	ErrNoICM = errors.New("ICM messages are not indexed until the index is rebuilt")
 	// ErrNoBlocks means that an older version indexed a block, without its gas, fees and number of transactions.
 	ErrNoBlocks = errors.New("blocks are not indexed until the index is rebuilt")
-	// ErrPosition means that a position does not belong to the list.
-	ErrPosition = errors.New("not a position in the list")
 )
 
 // NotDeployedError wraps ErrNotDeployed with the parts that the index lacks.

@@ -11,6 +11,7 @@ import (
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	chain "quorate/internal/chain/ledger"
+	"quorate/internal/index"
 	"quorate/internal/index/internal/row"
 	"quorate/internal/store"
 )
@@ -49,12 +50,12 @@ func (p *StakingPosition) Bytes() []byte {
 	return w.B
 }
 
-// ParseStakingPosition decodes the result of Bytes. Errors wrap ErrPosition.
+// ParseStakingPosition decodes the result of Bytes. Errors wrap index.ErrPosition.
 func ParseStakingPosition(b []byte) (*StakingPosition, error) {
 	r := row.Read(b)
 	p := &StakingPosition{Time: r.Number(), Height: r.Number(), TxID: r.ID(), Pin: r.Number()}
 	if r.End() != nil {
-		return nil, ErrPosition
+		return nil, index.ErrPosition
 	}
 	return p, nil
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,9 +54,6 @@ type Pin struct {
 	Height  uint64
 }
 
-// ErrPosition means that a position cannot be decoded.
-var ErrPosition = errors.New("invalid position in a list")
-
 // Bytes encodes the position for page tokens.
 func (p *Position) Bytes() []byte {
 	w := row.New(64 + len(p.Pins)*40)
@@ -71,19 +67,19 @@ func (p *Position) Bytes() []byte {
 	return w.B
 }
 
-// ParsePosition decodes the result of Bytes. Errors wrap ErrPosition.
+// ParsePosition decodes the result of Bytes. Errors wrap index.ErrPosition.
 func ParsePosition(b []byte) (*Position, error) {
 	r := row.Read(b)
 	p := &Position{Key: r.Number(), ID: r.ID()}
 	n := r.Number()
 	if n > maxChains {
-		return nil, ErrPosition
+		return nil, index.ErrPosition
 	}
 	for range n {
 		p.Pins = append(p.Pins, Pin{ChainID: r.ChainID(), Height: r.Number()})
 	}
 	if r.End() != nil {
-		return nil, ErrPosition
+		return nil, index.ErrPosition
 	}
 	return p, nil
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -18,12 +17,10 @@ import (
 	"github.com/ava-labs/avalanchego/vms/components/gas"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators/fee"
 
+	"quorate/internal/index"
 	"quorate/internal/index/internal/row"
 	"quorate/internal/store"
 )
-
-// ErrPosition means that a position cannot be decoded.
-var ErrPosition = errors.New("invalid position in a list of the registry")
 
 // Index reads the registry of one network. It is safe for concurrent use. Each call sees one state of the index. Errors
 // come from the store.
@@ -233,11 +230,11 @@ func span(ascending bool, after []byte) (dir store.Direction, lo, hi []byte) {
 // Bytes encodes the place for page tokens.
 func (p *Place) Bytes() []byte { return p.key() }
 
-// ParsePlace decodes the result of Bytes. Errors wrap ErrPosition.
+// ParsePlace decodes the result of Bytes. Errors wrap index.ErrPosition.
 func ParsePlace(b []byte) (*Place, error) {
 	p, err := parsePlace(b)
 	if err != nil {
-		return nil, ErrPosition
+		return nil, index.ErrPosition
 	}
 	return &p, nil
 }
@@ -335,10 +332,10 @@ func (p *Position) Bytes() []byte {
 	return binary.BigEndian.AppendUint64(p.key(), math.Float64bits(p.Value))
 }
 
-// ParsePosition decodes the result of Bytes. Errors wrap ErrPosition.
+// ParsePosition decodes the result of Bytes. Errors wrap index.ErrPosition.
 func ParsePosition(b []byte) (*Position, error) {
 	if len(b) != placeSize+8 {
-		return nil, ErrPosition
+		return nil, index.ErrPosition
 	}
 	at, err := ParsePlace(b[:placeSize])
 	if err != nil {
@@ -572,10 +569,10 @@ type L1Page struct {
 // l1KeySize is the size of the keys of lists of L1 validators, and of positions.
 const l1KeySize = placeSize + 4
 
-// L1Validators returns a page of L1 validators. Its error is ErrPosition, or comes from the store.
+// L1Validators returns a page of L1 validators. Its error is index.ErrPosition, or comes from the store.
 func (x *Index) L1Validators(ctx context.Context, q L1Query) (*L1Page, error) {
 	if q.After != nil && len(q.After) != l1KeySize {
-		return nil, ErrPosition
+		return nil, index.ErrPosition
 	}
 	v, head, err := x.view(ctx)
 	if err != nil {

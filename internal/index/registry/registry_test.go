@@ -23,6 +23,7 @@ import (
 
 	"quorate/internal/chain/genesis"
 	"quorate/internal/chain/pchain"
+	"quorate/internal/index"
 	"quorate/internal/index/registry"
 	"quorate/internal/simnet/history"
 	"quorate/internal/store"
@@ -543,12 +544,12 @@ func TestStakeBeyond64Bits(t *testing.T) {
 func TestPositions(t *testing.T) {
 	for _, b := range [][]byte{nil, {1}, make([]byte, 13), make([]byte, 21)} {
 		_, err := registry.ParsePosition(b)
-		require.ErrorIs(t, err, registry.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		_, err = registry.ParsePlace(b)
-		require.ErrorIs(t, err, registry.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		if b != nil {
 			_, err = registry.New(store.NewMemory(), network, feeConfig).L1Validators(t.Context(), registry.L1Query{Limit: 1, After: b})
-			require.ErrorIs(t, err, registry.ErrPosition)
+			require.ErrorIs(t, err, index.ErrPosition)
 		}
 	}
 }

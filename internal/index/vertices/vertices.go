@@ -31,8 +31,6 @@ import (
 var (
 	// ErrIncomplete means that vertices are missing or not sorted yet.
 	ErrIncomplete = errors.New("not all vertices are indexed")
-	// ErrPosition means that a position cannot be decoded.
-	ErrPosition = errors.New("not a position in a list of vertices")
 )
 
 // Peers are nodes of the network. *p2p.Network implements it.
@@ -293,13 +291,13 @@ type Vertex struct {
 
 // At returns at most limit vertices of a height, ordered by index, the smallest first if ascending is set. The page begins
 // after a position, nil for the first page. next is the position of the next page, nil if there is none. Errors are
-// ErrIncomplete, ErrPosition, or come from the store.
+// ErrIncomplete, index.ErrPosition, or come from the store.
 func (r *Index) At(ctx context.Context, height uint64, ascending bool, limit int, after []byte) (page []Vertex, next []byte, err error) {
 	if _, err := r.counts(ctx); err != nil {
 		return nil, nil, err
 	}
 	if after != nil && len(after) != keySize {
-		return nil, nil, ErrPosition
+		return nil, nil, index.ErrPosition
 	}
 	var lo, hi []byte
 	direction := store.Descending

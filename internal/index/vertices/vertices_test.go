@@ -542,7 +542,7 @@ func TestPositionsAreChecked(t *testing.T) {
 		require.NoError(t, r.Run(t.Context()))
 		require.NoError(t, r.Complete(t.Context()))
 		_, _, err = r.At(t.Context(), 1, true, 10, []byte("nonsense"))
-		require.ErrorIs(t, err, ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 		none, next, err := r.At(t.Context(), 1<<40, true, 10, nil)
 		require.NoError(t, err)
 		require.Empty(t, none)

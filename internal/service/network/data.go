@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/index/primary"
 	"quorate/internal/index/registry"
-	"quorate/internal/index/vertices"
 	"quorate/internal/store"
 )
 
@@ -50,7 +48,7 @@ func (n *Network) Data() (data.Network, bool) {
 		begin, err := chains.XChainBegin(ctx)
 		return begin.Time, err
 	}
-	d.Vertices = vertexReader{chains.Vertices}
+	d.Vertices = chains.Vertices
 	d.Rewards = n.stakes
 	if n.times != nil {
 		d.Times = n.times
@@ -124,46 +122,4 @@ func (n *Network) versions() map[ids.NodeID]string {
 		all[peers[i].NodeID] = peers[i].Version
 	}
 	return all
-}
-
-// vertexReader adapts the index of vertices to the Data API.
-type vertexReader struct{ index *vertices.Index }
-
-func (r vertexReader) Vertices(ctx context.Context, q data.VertexQuery) (*data.VertexPage, error) {
-	found, next, err := r.index.At(ctx, q.Height, q.Ascending, q.Limit, q.After)
-	if err != nil {
-		return nil, vertexError(err)
-	}
-	page := &data.VertexPage{Next: next}
-	for _, v := range found {
-		page.Vertices = append(page.Vertices, data.Vertex(v))
-	}
-	return page, nil
-}
-
-func (r vertexReader) Vertex(ctx context.Context, id ids.ID) (*data.Vertex, error) {
-	v, err := r.index.Vertex(ctx, id)
-	if err != nil || v == nil {
-		return nil, vertexError(err)
-	}
-	found := data.Vertex(*v)
-	return &found, nil
-}
-
-func (r vertexReader) Latest(ctx context.Context, limit int, below *uint64) (page []data.Vertex, more bool, err error) {
-	found, more, err := r.index.Latest(ctx, limit, below)
-	for _, v := range found {
-		page = append(page, data.Vertex(v))
-	}
-	return page, more, vertexError(err)
-}
-
-func vertexError(err error) error {
-	switch {
-	case errors.Is(err, vertices.ErrIncomplete):
-		return fmt.Errorf("%w: %w", data.ErrCatchingUp, err)
-	case errors.Is(err, vertices.ErrPosition):
-		return fmt.Errorf("%w: %w", ledger.ErrPosition, err)
-	}
-	return err
 }

@@ -159,9 +159,6 @@ type Position struct {
 	Pin          uint64
 }
 
-// ErrPosition means that a position cannot be decoded.
-var ErrPosition = errors.New("invalid position in the list of subnets")
-
 // Bytes encodes the position for page tokens.
 func (p *Position) Bytes() []byte {
 	w := row.New(64)
@@ -172,12 +169,12 @@ func (p *Position) Bytes() []byte {
 	return w.B
 }
 
-// ParsePosition decodes the result of Bytes. Errors wrap ErrPosition.
+// ParsePosition decodes the result of Bytes. Errors wrap index.ErrPosition.
 func ParsePosition(b []byte) (*Position, error) {
 	r := row.Read(b)
 	p := &Position{Time: r.Number(), Height: r.Number(), SubnetID: r.ID(), Pin: r.Number()}
 	if r.End() != nil {
-		return nil, ErrPosition
+		return nil, index.ErrPosition
 	}
 	return p, nil
 }

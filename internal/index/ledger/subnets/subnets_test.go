@@ -181,6 +181,6 @@ func TestListEdges(t *testing.T) {
 	require.ErrorIs(t, err, subnets.ErrChain)
 	for _, b := range [][]byte{nil, {1}, {2, 0}, append((&subnets.Position{}).Bytes(), 0)} {
 		_, err := subnets.ParsePosition(b)
-		require.ErrorIs(t, err, subnets.ErrPosition)
+		require.ErrorIs(t, err, index.ErrPosition)
 	}
 }
