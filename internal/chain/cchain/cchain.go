@@ -165,14 +165,12 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	if isBonus(d.networkID, b.Height) {
 		return out, nil
 	}
-	for _, tx := range transactions {
-		out.Txs = append(out.Txs, tx.Tx)
-	}
+	out.Txs = transactions
 	return out, nil
 }
 
 // Transactions returns the atomic transactions of a block. Errors wrap ErrTransaction.
-func (d *Decoder) Transactions(b *Block) ([]Tx, error) {
+func (d *Decoder) Transactions(b *Block) ([]ledger.Tx, error) {
 	// Before Apricot Phase 5 a block had at most one transaction, not a list.
 	transactions, err := d.read(b.ExtraData, d.upgrades.IsApricotPhase5Activated(b.Time))
 	if err != nil {
