@@ -25,9 +25,7 @@ type TxStatus struct {
 
 // L1Validator is the current state of a validator of an L1 (ACP-77).
 type L1Validator struct {
-	SubnetID ids.ID
-	NodeID   ids.NodeID
-	Weight   uint64
+	Weight uint64
 	// MinNonce is the smallest nonce that the next weight change may have: 0, or one more
 	// than that of the latest change.
 	MinNonce uint64
@@ -74,8 +72,6 @@ func (c *Client) tx(ctx context.Context, path, method string, txID ids.ID) ([]by
 func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Validator, error) {
 	// The other fields may have any form.
 	var reply struct {
-		SubnetID ids.ID         `json:"subnetID"`
-		NodeID   ids.NodeID     `json:"nodeID"`
 		Weight   avajson.Uint64 `json:"weight"`
 		MinNonce avajson.Uint64 `json:"minNonce"`
 	}
@@ -87,5 +83,5 @@ func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Valid
 	if err != nil {
 		return nil, err
 	}
-	return &L1Validator{SubnetID: reply.SubnetID, NodeID: reply.NodeID, Weight: uint64(reply.Weight), MinNonce: uint64(reply.MinNonce)}, nil
+	return &L1Validator{Weight: uint64(reply.Weight), MinNonce: uint64(reply.MinNonce)}, nil
 }
