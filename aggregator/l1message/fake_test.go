@@ -131,7 +131,7 @@ func (w *world) accept(tx *txs.Tx) ids.ID {
 			delete(w.validators, event.ValidationID)
 		}
 		if indexed := w.validations[event.ValidationID]; w.recording && indexed != nil {
-			indexed.LatestWeightChange = &pchain.L1WeightChange{TxID: tx.ID(), Height: height, WeightChange: *event}
+			indexed.LatestWeightChange = &pchain.L1WeightChange{TxID: tx.ID(), WeightChange: *event}
 		}
 	}
 	return tx.ID()

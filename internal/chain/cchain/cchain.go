@@ -35,9 +35,6 @@ type Block struct {
 	Time time.Time
 	// ExtraData encodes the atomic transactions; the Ethereum API calls it blockExtraData.
 	ExtraData []byte
-	// EnvelopeID identifies the envelope that consensus accepted. The index API uses this ID. It is empty if the block
-	// came without an envelope.
-	EnvelopeID ids.ID
 
 	extraDataHash common.Hash // in the header; zero before Apricot Phase 1
 }
@@ -57,15 +54,13 @@ const (
 
 // ParseBlock parses an RLP block with or without its proposer envelope. The result refers to b. Errors wrap ErrBlock.
 func ParseBlock(b []byte) (*Block, error) {
-	around, wrapped := envelope.Open(b)
-	if wrapped {
+	if around, wrapped := envelope.Open(b); wrapped {
 		b = around.Block
 	}
 	parsed, err := parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
-	parsed.EnvelopeID = around.ID
 	return parsed, nil
 }
 
