@@ -67,6 +67,21 @@ func (c *Client) tx(ctx context.Context, path, method string, txID ids.ID) ([]by
 	return decodeBytes(method, reply.Encoding, text)
 }
 
+func (c *Client) blockByHeight(ctx context.Context, path, method string, height uint64) ([]byte, error) {
+	var reply api.GetBlockResponse
+	if err := c.Call(ctx, path, method, api.GetBlockByHeightArgs{
+		Height: avajson.Uint64(height), Encoding: formatting.Hex,
+	}, &reply); err != nil {
+		// Every height up to the last accepted one has a block.
+		return nil, beyondTip(err, "couldn't get block at height", "not found")
+	}
+	var text string
+	if err := json.Unmarshal(reply.Block, &text); err != nil {
+		return nil, fmt.Errorf("%s: %w: block: %w", method, ErrMalformed, err)
+	}
+	return decodeBytes(method, reply.Encoding, text)
+}
+
 // L1Validator returns the state of an L1 validator, or nil if there is no such validator
 // now: it was removed or never existed.
 func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Validator, error) {
