@@ -112,13 +112,13 @@ func (w *world) accept(tx *txs.Tx) ids.ID {
 		w.conversions[event.SubnetID] = statement.payload.(*message.SubnetToL1Conversion).ID
 		for i, v := range event.Validators {
 			id := event.SubnetID.Append(uint32(i))
-			w.ever[id], w.validators[id] = true, &node.L1Validator{SubnetID: event.SubnetID, Weight: v.Weight}
+			w.ever[id], w.validators[id] = true, &node.L1Validator{Weight: v.Weight}
 			if w.recording {
 				w.validations[id] = &pchain.Validation{SubnetID: event.SubnetID, ConversionIndex: uint32(i), RegistrationTxID: tx.ID()}
 			}
 		}
 	case *pchain.Registration:
-		w.ever[event.ValidationID], w.validators[event.ValidationID] = true, &node.L1Validator{SubnetID: event.SubnetID, Weight: 20}
+		w.ever[event.ValidationID], w.validators[event.ValidationID] = true, &node.L1Validator{Weight: 20}
 		if w.recording {
 			w.validations[event.ValidationID] = &pchain.Validation{SubnetID: event.SubnetID, Registration: event, RegistrationTxID: tx.ID()}
 		}
@@ -131,7 +131,7 @@ func (w *world) accept(tx *txs.Tx) ids.ID {
 			delete(w.validators, event.ValidationID)
 		}
 		if indexed := w.validations[event.ValidationID]; w.recording && indexed != nil {
-			indexed.LatestWeightChange = &pchain.L1WeightChange{TxID: tx.ID(), Height: height, WeightChange: *event}
+			indexed.LatestWeightChange = &pchain.L1WeightChange{TxID: tx.ID(), WeightChange: *event}
 		}
 	}
 	return tx.ID()

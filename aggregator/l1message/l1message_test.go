@@ -332,7 +332,7 @@ func TestNodeThatLagsBehindTheRecord(t *testing.T) {
 	w.validators[id] = &before
 	requireRefused(t, d, change, CodeSuperseded, newer.String(), "weight 10")
 
-	w.validators[id] = &node.L1Validator{SubnetID: subnetID, Weight: 10, MinNonce: 2}
+	w.validators[id] = &node.L1Validator{Weight: 10, MinNonce: 2}
 	removal := w.setWeight(id, 2, 0)
 	w.validators[id] = &before
 	requireRefused(t, d, change, CodeSuperseded, removal.String(), "removed")

@@ -31,10 +31,7 @@ func (c *Console) live(ctx echo.Context) error {
 	}
 	defer c.feed.unsubscribe(s)
 	response := ctx.Response()
-	response.Header().Set(echo.HeaderContentType, sse.ContentType)
-	response.Header().Set(echo.HeaderCacheControl, "no-store")
-	response.Header().Set("X-Accel-Buffering", "no")
-	response.WriteHeader(http.StatusOK)
+	sse.Begin(response)
 	deadlines := http.NewResponseController(response)
 	write := func(content []byte) bool {
 		// The server's own write deadline is too short for streams.

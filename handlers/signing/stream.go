@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"mime"
-	"net/http"
 	"strings"
 	"time"
 
@@ -65,10 +64,7 @@ func (a *API) stream(c echo.Context, n Network, req aggregator.Request) error {
 		done <- o
 	}()
 	response := c.Response()
-	response.Header().Set(echo.HeaderContentType, sse.ContentType)
-	response.Header().Set(echo.HeaderCacheControl, "no-store")
-	response.Header().Set("X-Accel-Buffering", "no") // for proxies
-	response.WriteHeader(http.StatusOK)
+	sse.Begin(response)
 	response.Flush()
 	idle := time.NewTimer(eventBeat)
 	defer idle.Stop()

@@ -1,9 +1,12 @@
-// Package sse encodes server-sent events (WHATWG HTML, 9.2) with JSON data.
+// Package sse begins streams of server-sent events (WHATWG HTML, 9.2) and encodes events with JSON data.
 package sse
 
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
 )
 
 // ContentType is the content type of a stream of events.
@@ -11,6 +14,14 @@ const ContentType = "text/event-stream"
 
 // Comment is a comment, which clients ignore. It keeps proxies from closing an idle connection.
 var Comment = []byte(":\n\n")
+
+// Begin sends the header of a stream of events.
+func Begin(response *echo.Response) {
+	response.Header().Set(echo.HeaderContentType, ContentType)
+	response.Header().Set(echo.HeaderCacheControl, "no-store")
+	response.Header().Set("X-Accel-Buffering", "no") // for proxies
+	response.WriteHeader(http.StatusOK)
+}
 
 // Event returns one encoded event.
 func Event(name string, data any) ([]byte, error) { return EventWithID("", name, data) }

@@ -23,10 +23,7 @@ type eventStream struct {
 
 func newEventStream(c echo.Context) *eventStream {
 	response := c.Response()
-	response.Header().Set(echo.HeaderContentType, sse.ContentType)
-	response.Header().Set(echo.HeaderCacheControl, "no-store")
-	response.Header().Set("X-Accel-Buffering", "no") // for proxies
-	response.WriteHeader(http.StatusOK)
+	sse.Begin(response)
 	return &eventStream{response, http.NewResponseController(response), c.Request().Context().Done()}
 }
 

@@ -234,7 +234,6 @@ func TestRecordedNetwork(t *testing.T) {
 		seconds, err := strconv.ParseInt(eth.Timestamp, 0, 64)
 		require.NoError(t, err)
 		require.Equal(t, seconds, parsed.Time.Unix())
-		require.NotEqual(t, ids.Empty, parsed.EnvelopeID)
 	}
 
 	b.requireSpent()

@@ -2,18 +2,15 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/ava-labs/avalanchego/api"
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/indexer"
 	"github.com/ava-labs/avalanchego/utils/formatting"
 	"github.com/ava-labs/avalanchego/utils/hashing"
-	avajson "github.com/ava-labs/avalanchego/utils/json"
 )
 
 // ErrBeyondTip reports that the node has not accepted that many blocks yet.
@@ -40,19 +37,7 @@ type Container struct {
 // BlockByHeight returns the bytes of an accepted P-Chain block without its proposer
 // envelope. Height 0 is the genesis block. Errors are those of Call and ErrBeyondTip.
 func (c *Client) BlockByHeight(ctx context.Context, height uint64) ([]byte, error) {
-	const method = "platform.getBlockByHeight"
-	var reply api.GetBlockResponse
-	if err := c.Call(ctx, platformPath, method, api.GetBlockByHeightArgs{
-		Height: avajson.Uint64(height), Encoding: formatting.Hex,
-	}, &reply); err != nil {
-		// Every height up to the last accepted one has a block.
-		return nil, beyondTip(err, "couldn't get block at height", "not found")
-	}
-	var text string
-	if err := json.Unmarshal(reply.Block, &text); err != nil {
-		return nil, fmt.Errorf("%s: %w: block: %w", method, ErrMalformed, err)
-	}
-	return decodeBytes(method, reply.Encoding, text)
+	return c.blockByHeight(ctx, platformPath, "platform.getBlockByHeight", height)
 }
 
 // BlockRange is Containers for P-Chain blocks.

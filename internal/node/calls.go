@@ -56,9 +56,6 @@ type CurrentValidator struct {
 	// Balance is what an L1 validator has left for fees, in nAVAX; nil for other
 	// validators.
 	Balance *uint64
-	// Key is the compressed BLS public key, 48 unchecked bytes; nil if the node reports
-	// none.
-	Key []byte
 }
 
 // Epoch is a blockchain's current epoch (ACP-181).
@@ -288,10 +285,6 @@ func (c *Client) CurrentValidators(ctx context.Context, subnetID ids.ID) ([]Curr
 			Weight       avajson.Uint64  `json:"weight"`
 			ValidationID *ids.ID         `json:"validationID"`
 			Balance      *avajson.Uint64 `json:"balance"`
-			PublicKey    *string         `json:"publicKey"` // of L1 validators
-			Signer       *struct {
-				PublicKey string `json:"publicKey"`
-			} `json:"signer"` // of validators of the primary network
 		} `json:"validators"`
 	}
 	if err := c.Call(ctx, platformPath, "platform.getCurrentValidators", platformvm.GetCurrentValidatorsArgs{SubnetID: subnetID}, &reply); err != nil {
@@ -302,17 +295,6 @@ func (c *Client) CurrentValidators(ctx context.Context, subnetID ids.ID) ([]Curr
 		validators[i] = CurrentValidator{NodeID: v.NodeID, Weight: uint64(v.Weight), Balance: (*uint64)(v.Balance)}
 		if v.ValidationID != nil {
 			validators[i].ValidationID = *v.ValidationID
-		}
-		text := v.PublicKey
-		if text == nil && v.Signer != nil && v.Signer.PublicKey != "" {
-			text = &v.Signer.PublicKey
-		}
-		if text != nil {
-			key, err := parseKey(*text)
-			if err != nil {
-				return nil, err
-			}
-			validators[i].Key = key
 		}
 	}
 	return validators, nil

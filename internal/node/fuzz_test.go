@@ -124,13 +124,8 @@ func FuzzCurrentValidators(f *testing.F) {
 	f.Add(`{"validators":[null,{}]}`)
 	f.Add(`{"validators":[{"balance":-1}]}`)
 	f.Fuzz(func(t *testing.T, result string) {
-		validators, err := fuzzed(t, 200, wrap(result)).CurrentValidators(t.Context(), ids.Empty)
-		if err != nil {
+		if _, err := fuzzed(t, 200, wrap(result)).CurrentValidators(t.Context(), ids.Empty); err != nil {
 			requireKnown(t, err)
-			return
-		}
-		for _, v := range validators {
-			requireKey(t, v.Key, false)
 		}
 	})
 }

@@ -118,12 +118,9 @@ func (p *progress) beyond(height uint64) bool {
 // CurrentStake is a current validation or delegation with its potential reward.
 type CurrentStake struct {
 	// TxID is the transaction that began the stake.
-	TxID       ids.ID
-	NodeID     ids.NodeID
-	Delegator  bool
-	Start, End time.Time
-	// Weight is in nAVAX. That of an auto-renewed validator may have grown.
-	Weight uint64
+	TxID      ids.ID
+	Delegator bool
+	Start     time.Time
 	// PotentialReward is the reward for the period if the validator's uptime suffices, in
 	// nAVAX; for a delegator before the commission.
 	PotentialReward uint64
@@ -132,18 +129,12 @@ type CurrentStake struct {
 // stakeReply has the fields of a staker that Client needs. Other fields may have any form.
 type stakeReply struct {
 	TxID            ids.ID          `json:"txID"`
-	NodeID          ids.NodeID      `json:"nodeID"`
 	StartTime       avajson.Uint64  `json:"startTime"`
-	EndTime         avajson.Uint64  `json:"endTime"`
-	Weight          avajson.Uint64  `json:"weight"`
 	PotentialReward *avajson.Uint64 `json:"potentialReward"`
 }
 
 func (r *stakeReply) stake(delegator bool) CurrentStake {
-	s := CurrentStake{
-		TxID: r.TxID, NodeID: r.NodeID, Delegator: delegator, Weight: uint64(r.Weight),
-		Start: time.Unix(int64(r.StartTime), 0).UTC(), End: time.Unix(int64(r.EndTime), 0).UTC(),
-	}
+	s := CurrentStake{TxID: r.TxID, Delegator: delegator, Start: time.Unix(int64(r.StartTime), 0).UTC()}
 	if r.PotentialReward != nil {
 		s.PotentialReward = uint64(*r.PotentialReward)
 	}
@@ -157,6 +148,7 @@ func (c *Client) CurrentStakes(ctx context.Context, subnetID ids.ID, nodeID ids.
 	var reply struct {
 		Validators []struct {
 			stakeReply
+			NodeID     ids.NodeID   `json:"nodeID"`
 			Delegators []stakeReply `json:"delegators"`
 		} `json:"validators"`
 	}

@@ -133,7 +133,7 @@ func TestCurrentStakes(t *testing.T) {
 	got, err := c.CurrentStakes(t.Context(), ids.Empty, nodeID)
 	require.NoError(t, err)
 	stake := func(tx byte, delegator bool, reward uint64) CurrentStake {
-		return CurrentStake{TxID: ids.ID{tx}, NodeID: nodeID, Delegator: delegator, Start: time.Unix(100, 0).UTC(), End: time.Unix(200, 0).UTC(), Weight: 300, PotentialReward: reward}
+		return CurrentStake{TxID: ids.ID{tx}, Delegator: delegator, Start: time.Unix(100, 0).UTC(), PotentialReward: reward}
 	}
 	require.Equal(t, []CurrentStake{stake(1, false, 7), stake(2, true, 8), stake(3, true, 0)}, got)
 

@@ -25,9 +25,7 @@ type TxStatus struct {
 
 // L1Validator is the current state of a validator of an L1 (ACP-77).
 type L1Validator struct {
-	SubnetID ids.ID
-	NodeID   ids.NodeID
-	Weight   uint64
+	Weight uint64
 	// MinNonce is the smallest nonce that the next weight change may have: 0, or one more
 	// than that of the latest change.
 	MinNonce uint64
@@ -69,13 +67,26 @@ func (c *Client) tx(ctx context.Context, path, method string, txID ids.ID) ([]by
 	return decodeBytes(method, reply.Encoding, text)
 }
 
+func (c *Client) blockByHeight(ctx context.Context, path, method string, height uint64) ([]byte, error) {
+	var reply api.GetBlockResponse
+	if err := c.Call(ctx, path, method, api.GetBlockByHeightArgs{
+		Height: avajson.Uint64(height), Encoding: formatting.Hex,
+	}, &reply); err != nil {
+		// Every height up to the last accepted one has a block.
+		return nil, beyondTip(err, "couldn't get block at height", "not found")
+	}
+	var text string
+	if err := json.Unmarshal(reply.Block, &text); err != nil {
+		return nil, fmt.Errorf("%s: %w: block: %w", method, ErrMalformed, err)
+	}
+	return decodeBytes(method, reply.Encoding, text)
+}
+
 // L1Validator returns the state of an L1 validator, or nil if there is no such validator
 // now: it was removed or never existed.
 func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Validator, error) {
 	// The other fields may have any form.
 	var reply struct {
-		SubnetID ids.ID         `json:"subnetID"`
-		NodeID   ids.NodeID     `json:"nodeID"`
 		Weight   avajson.Uint64 `json:"weight"`
 		MinNonce avajson.Uint64 `json:"minNonce"`
 	}
@@ -87,5 +98,5 @@ func (c *Client) L1Validator(ctx context.Context, validationID ids.ID) (*L1Valid
 	if err != nil {
 		return nil, err
 	}
-	return &L1Validator{SubnetID: reply.SubnetID, NodeID: reply.NodeID, Weight: uint64(reply.Weight), MinNonce: uint64(reply.MinNonce)}, nil
+	return &L1Validator{Weight: uint64(reply.Weight), MinNonce: uint64(reply.MinNonce)}, nil
 }

@@ -43,8 +43,6 @@ func TestTransactions(t *testing.T) {
 	require.True(t, exists)
 	v, err := c.L1Validator(t.Context(), ids.ID{4})
 	require.NoError(t, err)
-	require.Equal(t, ids.ID{2}, v.SubnetID)
-	require.Equal(t, nodeA, v.NodeID.String())
 	require.EqualValues(t, uint64(1<<64-1), v.Weight)
 	require.EqualValues(t, 7, v.MinNonce)
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/ava-labs/avalanchego/api"
@@ -84,16 +83,5 @@ func (c *Client) XChainHeight(ctx context.Context) (uint64, error) {
 // XChainBlock returns the bytes of an accepted X-Chain block without its proposer envelope.
 // Errors are those of Call and ErrBeyondTip.
 func (c *Client) XChainBlock(ctx context.Context, height uint64) ([]byte, error) {
-	const method = "avm.getBlockByHeight"
-	var reply api.GetBlockResponse
-	if err := c.Call(ctx, xChainPath, method, api.GetBlockByHeightArgs{
-		Height: avajson.Uint64(height), Encoding: formatting.Hex,
-	}, &reply); err != nil {
-		return nil, beyondTip(err, "couldn't get block at height", "not found")
-	}
-	var text string
-	if err := json.Unmarshal(reply.Block, &text); err != nil {
-		return nil, fmt.Errorf("%s: %w: block: %w", method, ErrMalformed, err)
-	}
-	return decodeBytes(method, reply.Encoding, text)
+	return c.blockByHeight(ctx, xChainPath, "avm.getBlockByHeight", height)
 }

@@ -322,7 +322,7 @@ func TestPChainMessagesOfHistory(t *testing.T) {
 				v, ok := n.past.L1Validator(id)
 				require.Equal(t, ok, answer != nil)
 				if ok {
-					require.Equal(t, node.L1Validator{SubnetID: v.SubnetID, NodeID: v.NodeID, Weight: v.Weight, MinNonce: v.MinNonce}, *answer)
+					require.Equal(t, node.L1Validator{Weight: v.Weight, MinNonce: v.MinNonce}, *answer)
 					m, err := platformmessage.NewL1ValidatorRegistration(id, true)
 					attested("registration", m, err, nil)
 					continue

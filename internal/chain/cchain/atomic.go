@@ -16,23 +16,6 @@ import (
 	"quorate/internal/chain/ledger"
 )
 
-// Tx is an atomic transaction: its inputs and outputs, and its changes of accounts.
-type Tx struct {
-	ledger.Tx
-	// Accounts are credited by an import and debited by an export.
-	Accounts []Account
-}
-
-// Account is a change of an Ethereum account.
-type Account struct {
-	Address [20]byte
-	// Amount is in the units of the X- and P-Chain: nAVAX for AVAX.
-	Amount  uint64
-	AssetID ids.ID
-	// Nonce is the account's nonce; only exports have one.
-	Nonce uint64
-}
-
 // The types below mirror avalanchego's encoding of atomic transactions (vms/saevm/cchain/tx, before that coreth's
 // plugin/evm/atomic).
 
@@ -45,7 +28,7 @@ type signedTx struct {
 
 type unsignedTx interface {
 	// put converts the transaction to the ledger's types; c encodes outputs.
-	put(tx *Tx, c codec.Manager) error
+	put(tx *ledger.Tx, c codec.Manager) error
 	network() (networkID uint32, chainID ids.ID)
 }
 
@@ -97,7 +80,7 @@ func newCodec() (codec.Manager, error) {
 }
 
 // read parses extra data: a list of transactions, or a single transaction.
-func (d *Decoder) read(extra []byte, isList bool) ([]Tx, error) {
+func (d *Decoder) read(extra []byte, isList bool) ([]ledger.Tx, error) {
 	if len(extra) == 0 {
 		return nil, nil
 	}
@@ -116,7 +99,7 @@ func (d *Decoder) read(extra []byte, isList bool) ([]Tx, error) {
 	if len(signed) == 0 {
 		return nil, errors.New("an empty list")
 	}
-	transactions := make([]Tx, len(signed))
+	transactions := make([]ledger.Tx, len(signed))
 	for i, s := range signed {
 		b, err := d.codec.Marshal(codecVersion, s)
 		if err != nil {
@@ -137,21 +120,15 @@ func (d *Decoder) read(extra []byte, isList bool) ([]Tx, error) {
 func (t *importTx) network() (uint32, ids.ID) { return t.NetworkID, t.BlockchainID }
 func (t *exportTx) network() (uint32, ids.ID) { return t.NetworkID, t.BlockchainID }
 
-func (t *importTx) put(tx *Tx, _ codec.Manager) error {
+func (t *importTx) put(tx *ledger.Tx, _ codec.Manager) error {
 	tx.Kind = "ImportTx"
-	for _, out := range t.Outputs {
-		tx.Accounts = append(tx.Accounts, Account{Address: out.Address, Amount: out.Amount, AssetID: out.AssetID})
-	}
 	var err error
 	tx.Consumed, err = ledger.InputsOf(t.Inputs, t.SourceChain)
 	return err
 }
 
-func (t *exportTx) put(tx *Tx, c codec.Manager) error {
+func (t *exportTx) put(tx *ledger.Tx, c codec.Manager) error {
 	tx.Kind = "ExportTx"
-	for _, in := range t.Inputs {
-		tx.Accounts = append(tx.Accounts, Account(in))
-	}
 	for i, out := range t.Outputs {
 		made, err := ledger.OutputOf(c, &avax.UTXO{
 			UTXOID: avax.UTXOID{TxID: tx.ID, OutputIndex: uint32(i)},

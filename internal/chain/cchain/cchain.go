@@ -35,9 +35,6 @@ type Block struct {
 	Time time.Time
 	// ExtraData encodes the atomic transactions; the Ethereum API calls it blockExtraData.
 	ExtraData []byte
-	// EnvelopeID identifies the envelope that consensus accepted. The index API uses this ID. It is empty if the block
-	// came without an envelope.
-	EnvelopeID ids.ID
 
 	extraDataHash common.Hash // in the header; zero before Apricot Phase 1
 }
@@ -57,15 +54,13 @@ const (
 
 // ParseBlock parses an RLP block with or without its proposer envelope. The result refers to b. Errors wrap ErrBlock.
 func ParseBlock(b []byte) (*Block, error) {
-	around, wrapped := envelope.Open(b)
-	if wrapped {
+	if around, wrapped := envelope.Open(b); wrapped {
 		b = around.Block
 	}
 	parsed, err := parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
-	parsed.EnvelopeID = around.ID
 	return parsed, nil
 }
 
@@ -165,14 +160,12 @@ func (d *Decoder) Ledger(b *Block) (*ledger.Block, error) {
 	if isBonus(d.networkID, b.Height) {
 		return out, nil
 	}
-	for _, tx := range transactions {
-		out.Txs = append(out.Txs, tx.Tx)
-	}
+	out.Txs = transactions
 	return out, nil
 }
 
 // Transactions returns the atomic transactions of a block. Errors wrap ErrTransaction.
-func (d *Decoder) Transactions(b *Block) ([]Tx, error) {
+func (d *Decoder) Transactions(b *Block) ([]ledger.Tx, error) {
 	// Before Apricot Phase 5 a block had at most one transaction, not a list.
 	transactions, err := d.read(b.ExtraData, d.upgrades.IsApricotPhase5Activated(b.Time))
 	if err != nil {

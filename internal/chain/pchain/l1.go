@@ -37,8 +37,6 @@ type Registration struct {
 	SubnetID, ValidationID ids.ID
 	// Message is the RegisterL1Validator payload with its type ID. Its hash is ValidationID.
 	Message []byte
-	// Expiry is a Unix time in seconds.
-	Expiry uint64
 }
 
 // WeightChange is a SetL1ValidatorWeightTx. Weight 0 removes the validator.
@@ -69,7 +67,7 @@ func L1EventOf(tx txs.UnsignedTx) (L1Event, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the registration: %w", err)
 		}
-		return &Registration{SubnetID: m.SubnetID, ValidationID: m.ValidationID(), Message: m.Bytes(), Expiry: m.Expiry}, nil
+		return &Registration{SubnetID: m.SubnetID, ValidationID: m.ValidationID(), Message: m.Bytes()}, nil
 	case *txs.SetL1ValidatorWeightTx:
 		inner, err := managerMessage(tx.Message)
 		if err != nil {

@@ -29,7 +29,6 @@ type Validation struct {
 
 // L1WeightChange is an accepted change of a validator's weight.
 type L1WeightChange struct {
-	TxID   ids.ID
-	Height uint64
+	TxID ids.ID
 	WeightChange
 }

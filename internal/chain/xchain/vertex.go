@@ -21,8 +21,6 @@ type Vertex struct {
 	Txs   [][]byte
 	// Size is the size of the vertex in bytes.
 	Size int
-	// Stop means that this is the stop vertex, the last one.
-	Stop bool
 }
 
 // ParseVertex parses a vertex. The result refers to b. Errors wrap ErrVertex.
@@ -36,7 +34,7 @@ func ParseVertex(b []byte) (*Vertex, error) {
 	}
 	parsed := &Vertex{
 		ID: v.ID(), ChainID: v.ChainID(), ParentIDs: v.ParentIDs(), Height: v.Height(),
-		Txs: v.Txs(), Size: len(b), Stop: v.StopVertex(),
+		Txs: v.Txs(), Size: len(b),
 	}
 	for _, tx := range v.Txs() {
 		parsed.TxIDs = append(parsed.TxIDs, hashing.ComputeHash256Array(tx))

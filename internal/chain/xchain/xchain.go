@@ -59,11 +59,6 @@ type Block struct {
 	Time time.Time
 	// Txs have no credentials, which only their Bytes include; the Unsigned of those in blocks has no Bytes.
 	Txs []*txs.Tx
-	// Bytes are the block without its envelope.
-	Bytes []byte
-	// EnvelopeID identifies the accepted proposer envelope, as in the index API. It is empty
-	// if the block came without an envelope.
-	EnvelopeID ids.ID
 	// Proposer is the node that signed the envelope. It is empty if none did.
 	Proposer ids.NodeID
 }
@@ -136,7 +131,7 @@ func (d *Decoder) ParseBlock(b []byte) (*Block, error) {
 	}
 	return &Block{
 		Height: inner.Height(), Place: inner.Height(), ID: hashing.ComputeHash256Array(b), ParentID: inner.Parent(), Time: inner.Timestamp().UTC(),
-		Txs: inner.Txs(), Bytes: b, EnvelopeID: around.ID, Proposer: around.Proposer,
+		Txs: inner.Txs(), Proposer: around.Proposer,
 	}, nil
 }
 
@@ -187,7 +182,7 @@ func (d *Decoder) ParseTx(b []byte, index uint64, before PreCortina) (*Block, er
 		return nil, fmt.Errorf("%w: %w", ErrTransaction, err)
 	}
 	return &Block{
-		Place: index + 1, Before: before.Txs + 1, Early: true, ID: tx.ID(), Time: before.Time, Cortina: before.Time, Txs: []*txs.Tx{tx}, Bytes: b,
+		Place: index + 1, Before: before.Txs + 1, Early: true, ID: tx.ID(), Time: before.Time, Cortina: before.Time, Txs: []*txs.Tx{tx},
 	}, nil
 }
 

@@ -23,8 +23,6 @@ import (
 // Tx is a transaction with what its bytes tell. See pchain.Read for what the chain's state adds.
 type Tx struct {
 	*ledger.Tx
-	// Number is the index of the transaction in its block.
-	Number int
 	// Block has the transaction. It is nil if no block has it: in the genesis, and on the X-Chain before it had blocks.
 	Block *Block
 	// Time is that of the block or of the genesis; zero for a transaction that the X-Chain accepted before it had blocks.
@@ -75,7 +73,7 @@ func (b *Block) proposal() int {
 
 // tx returns a transaction of a block.
 func (c *Chain) tx(b *Block, number int) (*Tx, error) {
-	tx := &Tx{Block: b, Number: number, Time: b.Time}
+	tx := &Tx{Block: b, Time: b.Time}
 	var err error
 	if c.assets != nil {
 		tx.Tx, err = xchain.Read(b.assets[number], c.ID, c.assets.GenesisCodec())

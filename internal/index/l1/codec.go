@@ -114,7 +114,8 @@ func decodeValidation(validationID ids.ID, begin, latest store.Row) (*pchain.Val
 		return v, nil
 	}
 	d = decode(latest.V)
-	c := &pchain.L1WeightChange{TxID: d.ID(), Height: d.Number()}
+	c := &pchain.L1WeightChange{TxID: d.ID()}
+	d.Number() // the height
 	c.ValidationID, c.Weight = validationID, d.Number()
 	if len(latest.K) != 9 {
 		d.Fail(fmt.Errorf("key of %d bytes", len(latest.K)))
@@ -165,5 +166,5 @@ func (d *decoder) registration(b []byte) *pchain.Registration {
 		d.Fail(err)
 		return nil
 	}
-	return &pchain.Registration{SubnetID: m.SubnetID, ValidationID: m.ValidationID(), Message: b, Expiry: m.Expiry}
+	return &pchain.Registration{SubnetID: m.SubnetID, ValidationID: m.ValidationID(), Message: b}
 }

@@ -98,7 +98,7 @@ func TestRecord(t *testing.T) {
 
 	registration := func(i int) *pchain.Registration { return all[i].Event.(*pchain.Registration) }
 	change := func(i int) *pchain.L1WeightChange {
-		return &pchain.L1WeightChange{TxID: all[i].TxID, Height: all[i].Height, WeightChange: *all[i].Event.(*pchain.WeightChange)}
+		return &pchain.L1WeightChange{TxID: all[i].TxID, WeightChange: *all[i].Event.(*pchain.WeightChange)}
 	}
 	for name, test := range map[string]struct {
 		id   ids.ID
