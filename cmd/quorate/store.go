@@ -63,7 +63,7 @@ func withStore(ctx context.Context, place storage.Location, f func(store.Store) 
 	defer func() { err = errors.Join(err, place.GiveToOwner()) }()
 	s, err := place.Open(ctx, engineLog())
 	if err != nil {
-		return storage.Failure(err, place, "Stop the service that uses it, or name another one with --data-dir.")
+		return storage.Failure(err, place, "Stop the service that uses it, or name another store.")
 	}
 	return errors.Join(f(s), s.Close())
 }
