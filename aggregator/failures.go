@@ -199,7 +199,7 @@ func (a *Archive) missFailures(networkID uint32, n uint64) {
 	a.droppedFailures.Add(n)
 }
 
-// waitingOf returns what waits for a network's log of messages or failures.
+// waitingOf returns what waits for a network's log of messages or failures. It requires Archive.mu.
 func waitingOf(waiting map[uint32]*waitingStream, networkID uint32) *waitingStream {
 	w, ok := waiting[networkID]
 	if !ok {

@@ -244,16 +244,21 @@ func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, erro
 	if err != nil {
 		return nil, err
 	}
+	return r.setOrLast(ctx, setID{subnetID, height})
+}
+
+// setOrLast returns a set, or that of the height that Run followed as proposedSet does.
+func (r *Resolver) setOrLast(ctx context.Context, id setID) (*Set, error) {
 	r.mu.Lock()
-	last, ok := r.latest[subnetID]
+	last, ok := r.latest[id.subnet]
 	ok = ok && time.Since(r.seenAt) < outage
 	r.mu.Unlock()
 	if !ok {
-		return r.concrete(ctx, setID{subnetID, height})
+		return r.concrete(ctx, id)
 	}
 	asking, stop := context.WithTimeout(ctx, lastAfter)
 	defer stop()
-	s, err := r.concrete(asking, setID{subnetID, height})
+	s, err := r.concrete(asking, id)
 	if ctx.Err() == nil && (errors.Is(err, node.ErrUnavailable) || errors.Is(err, node.ErrBusy) || errors.Is(err, context.DeadlineExceeded)) {
 		return last, nil
 	}
@@ -261,16 +266,16 @@ func (r *Resolver) proposedSet(ctx context.Context, subnetID ids.ID) (*Set, erro
 }
 
 // NewestSet returns a subnet's set at the height that a node proposes now. The set that Set returns while Run follows the
-// height may be two seconds old. NewestSet returns that one if no node reports a higher height within half a second.
-// Errors are Set's.
+// height may be two seconds old. NewestSet returns that one if no node reports a higher height and its set within half a
+// second each. Errors are Set's.
 func (r *Resolver) NewestSet(ctx context.Context, subnetID ids.ID) (*Set, error) {
 	asking, stop := context.WithTimeout(ctx, lastAfter)
 	defer stop()
 	height, err := r.proposed.get(asking, struct{}{})
 	if followed, ok := r.ProposedHeight(); err != nil || ok && height <= followed {
-		return r.Set(ctx, subnetID, 0)
+		return r.proposedSet(ctx, subnetID)
 	}
-	return r.concrete(ctx, setID{subnetID, height})
+	return r.setOrLast(ctx, setID{subnetID, height})
 }
 
 // checkAge returns ErrHeightTooOld if a height lies too far back.

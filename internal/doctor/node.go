@@ -294,12 +294,12 @@ func askSets(ctx context.Context, s *subject) (string, error) {
 }
 
 func askOldSets(ctx context.Context, s *subject) (string, error) {
+	if s.pHeight == 0 {
+		return "the chain has no block yet", nil
+	}
 	age := s.network.HeightAge()
 	if age == 0 {
 		age = s.pHeight
-	}
-	if s.pHeight == 0 {
-		return "the chain has no block yet", nil
 	}
 	height := s.pHeight - min(age, s.pHeight)
 	if _, err := s.client.ValidatorsAt(ctx, constants.PrimaryNetworkID, max(height, 1)); err != nil {

@@ -198,20 +198,18 @@ func (j *Judge) round(ctx context.Context) bool {
 func (j *Judge) together(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	other, errs := make([]finding, len(j.nodes)), make([]error, len(j.nodes))
+	errs := make([]error, len(j.nodes))
 	var asking sync.WaitGroup
 	for i, n := range j.nodes {
-		asking.Go(func() { other[i], errs[i] = j.ask(limited, n) })
+		asking.Go(func() { errs[i] = j.ask(limited, n) })
 	}
 	asking.Wait()
 	if ctx.Err() != nil {
 		return
 	}
 	var first *judged
-	for i, n := range j.nodes {
-		if other[i].standing == node.Lies {
-			j.conclude(n, other[i], nil)
-		} else if time.Since(n.highest.at) < lagFor && (first == nil || n.highest.height > first.highest.height) {
+	for _, n := range j.nodes {
+		if time.Since(n.highest.at) < lagFor && (first == nil || n.highest.height > first.highest.height) {
 			first = n
 		}
 	}
@@ -223,9 +221,6 @@ func (j *Judge) together(ctx context.Context) {
 	j.marks = slices.DeleteFunc(j.marks, func(m mark) bool { return m.height > tip })
 	j.mark(tip)
 	for i, n := range j.nodes {
-		if other[i].standing == node.Lies {
-			continue
-		}
 		f, err := finding{}, errs[i]
 		if err == nil {
 			f, err = j.beside(limited, n, first)
@@ -234,16 +229,18 @@ func (j *Judge) together(ctx context.Context) {
 	}
 }
 
-// ask updates n.highest, unless it finds that the node is of another network.
-func (j *Judge) ask(ctx context.Context, n *judged) (finding, error) {
+// ask updates n.highest. A node of another network lies, and has no height that others are compared with.
+func (j *Judge) ask(ctx context.Context, n *judged) error {
 	if j.o.NetworkID != 0 && !n.ours {
 		id, err := n.node.NetworkID(ctx)
 		var refused *node.RPCError
 		switch {
 		case err == nil && id != j.o.NetworkID:
-			return finding{node.Lies, fmt.Sprintf("it is of the network with ID %d, not %d", id, j.o.NetworkID)}, nil
+			n.highest = mark{}
+			j.conclude(n, finding{node.Lies, fmt.Sprintf("it is of the network with ID %d, not %d", id, j.o.NetworkID)}, nil)
+			return errNothing
 		case err != nil && !errors.As(err, &refused): // a provider may not offer the call
-			return finding{}, err
+			return err
 		}
 		n.ours = true
 	}
@@ -252,7 +249,7 @@ func (j *Judge) ask(ctx context.Context, n *judged) (finding, error) {
 	if err == nil && (height >= n.highest.height || time.Since(n.highest.at) >= lagFor) {
 		n.highest = mark{height, time.Now()}
 	}
-	return finding{}, err
+	return err
 }
 
 // beside compares a node with the one that reported the tip. A node of another network shows nothing.

@@ -111,12 +111,13 @@ func (n *Node) answer(out, body []byte, f *Faults) []byte {
 	if len(calls) > batchCalls {
 		return append(appendError(out, calls[0].ID, &rpcError{code: -32600, message: "batch too large"}), ']')
 	}
-	for i, first := 0, len(out); i < len(calls); i++ {
+	begin := len(out)
+	for i := range calls {
 		if f.HalfBatch && i%2 == 1 {
 			continue
 		}
-		full := len(out)-first > batchBytes
-		if len(out) > first {
+		full := len(out)-begin > batchBytes
+		if len(out) > begin {
 			out = append(out, ',')
 		}
 		if full {
