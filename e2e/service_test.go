@@ -97,27 +97,11 @@ func (s *service) log() []byte {
 	return content[max(len(content)-6000, 0):]
 }
 
-// freeAddresses returns two addresses without a listener.
-func freeAddresses(t testing.TB) (string, string) {
-	t.Helper()
-	ports, err := localnet.FreePorts(2)
-	require.NoError(t, err)
-	return fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
-}
-
-// start runs the service and waits until it is ready. Another program may take a
-// free address before the service does, so it has a few attempts.
+// start runs the service and waits until it is ready.
 func (s *service) start() {
 	s.t.Helper()
-	for attempt := 1; !s.attempt(); attempt++ {
-		require.Less(s.t, attempt, 3, "the service does not become ready:\n%s", s.log())
-	}
-}
-
-// attempt starts the service and reports false if it ended by itself.
-func (s *service) attempt() bool {
-	s.t.Helper()
-	listen, private := freeAddresses(s.t)
+	ports := localnet.FreePorts(s.t, 2)
+	listen, private := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
 	s.url, s.private = "http://"+listen, "http://"+private
 	log, err := os.OpenFile(filepath.Join(s.dataDir, "output.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(s.t, err)
@@ -142,13 +126,13 @@ func (s *service) attempt() bool {
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {
-				return true
+				return
 			}
 		}
 		select {
 		case <-s.exited:
 			s.process = nil
-			return false
+			s.t.Fatalf("the service ended by itself:\n%s", s.log())
 		case <-timeout:
 			s.t.Fatalf("the service is not ready:\n%s", s.log())
 		case <-time.After(50 * time.Millisecond):

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	"quorate/handlers"
 	"quorate/internal/index"
 	"quorate/internal/store/storetest/pgserver"
+	"quorate/internal/testenv"
 )
 
 // NetworkName is the name under which the service serves a simulated network.
@@ -55,6 +55,7 @@ type Service struct {
 	// Processor, if not empty, is the number of the only processor that it uses.
 	Processor string
 
+	ports              []*testenv.Port // of the addresses
 	program, dir       string
 	settings, profiles string
 	client             *http.Client
@@ -82,11 +83,12 @@ func (r *Run) NewService(ctx context.Context, name, settings string) (*Service, 
 		s.Add(fmt.Sprintf("node_api: {admin: true, profile_dir: %q}", filepath.Join(s.profiles, name)))
 	}
 	for _, address := range []*string{&s.Public, &s.Private} {
-		port, err := pgserver.FreePort()
+		port, err := testenv.FreePort() // until this program ends
 		if err != nil {
 			return nil, err
 		}
-		*address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		s.ports = append(s.ports, port)
+		*address = port.Address()
 	}
 	var err error
 	s.dir, err = r.Folder(name)

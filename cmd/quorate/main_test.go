@@ -27,7 +27,7 @@ import (
 	"quorate/handlers/chainkit"
 	"quorate/internal/config"
 	"quorate/internal/simnet"
-	"quorate/internal/store/storetest/pgserver"
+	"quorate/internal/testenv"
 )
 
 // quorate runs a command line as main does.
@@ -187,11 +187,13 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
+// freeAddress returns an address for listeners of this test alone.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	port, err := pgserver.FreePort()
+	port, err := testenv.FreePort()
 	require.NoError(t, err)
-	return fmt.Sprintf("127.0.0.1:%d", port)
+	t.Cleanup(func() { require.NoError(t, port.Close()) })
+	return port.Address()
 }
 
 // startDev runs quorate dev until the test ends and returns its URL and what it has printed.

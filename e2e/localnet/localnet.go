@@ -121,10 +121,7 @@ func StartWith(t testing.TB, o Options) *Network {
 	if o.Stakers > 0 {
 		n.ID, stakers = CustomID, o.Stakers
 	}
-	ports, err := FreePorts(2 * stakers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := FreePorts(t, 2*stakers)
 	for i := range stakers {
 		n.nodes = append(n.nodes, newNode(i, ports[2*i:]))
 	}
@@ -174,11 +171,7 @@ func (n *Network) ObserveBare() *Node {
 
 func (n *Network) observe(bare bool) *Node {
 	n.t.Helper()
-	ports, err := FreePorts(2)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	node := newNode(len(n.nodes), ports)
+	node := newNode(len(n.nodes), FreePorts(n.t, 2))
 	node.bare = bare
 	n.nodes = append(n.nodes, node)
 	n.launch(node.index)
@@ -282,22 +275,31 @@ func build(name, pkg string) (string, error) {
 	return program, os.Rename(fresh, program)
 }
 
-// FreePorts returns ports without a listener. The system does not assign them to programs that listen on
-// port 0, so that they stay free until they are used.
-func FreePorts(n int) ([]int, error) {
+// FreePorts returns ports of 127.0.0.1 without a listener. The system does not assign them to programs that listen on
+// port 0. Until the test ends no other call returns them, in this process or another: a UDP socket on the same number, which
+// nothing else here uses, marks a port as taken.
+func FreePorts(t testing.TB, n int) []int {
+	t.Helper()
 	var ports []int
 	for range 100 * n {
 		port := 10_000 + rand.IntN(20_000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		claim, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = claim.Close() })
+		l, err := net.Listen("tcp", address)
 		if err != nil {
 			continue // in use
 		}
-		defer func() { _ = l.Close() }()
+		_ = l.Close()
 		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
+			return ports
 		}
 	}
-	return nil, errors.New("finding free ports: most are in use")
+	t.Fatal("finding free ports: most are in use")
+	return nil
 }
 
 // chainConfig of the C-Chain: every API, and state at every height.

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -43,7 +41,7 @@ const (
 // Server is a PostgreSQL server. It runs until it is stopped.
 type Server struct {
 	bin, dir string
-	port     int
+	port     *testenv.Port       // nil before the first start
 	account  *syscall.Credential // nil: the current account
 	settings []string
 
@@ -234,27 +232,15 @@ func (s *Server) program(name string, args ...string) error {
 	return nil
 }
 
-// FreePort returns a free port outside of the range that the system assigns by itself, so that it stays free until it
-// is used and between uses.
-func FreePort() (int, error) {
-	for range 100 {
-		port := 10_000 + rand.IntN(20_000)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("finding a free port: most are in use")
-}
-
 // Restart starts a stopped server again on the same port.
 func (s *Server) Restart() error {
-	if s.port == 0 {
+	if s.port == nil {
 		var err error
-		if s.port, err = FreePort(); err != nil {
+		if s.port, err = testenv.FreePort(); err != nil {
 			return err
 		}
 	}
-	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + s.dir,
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port.Number()), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + s.dir,
 		"-c", "max_connections=200", "-c", "logging_collector=off", "-c", "log_destination=stderr"}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
@@ -306,17 +292,21 @@ func (s *Server) PID() int { return s.child.Process.Pid }
 // Close stops the server and removes its folder.
 func (s *Server) Close() error {
 	s.end(syscall.SIGINT)
-	if s.dir == "" {
-		return nil
+	var err error
+	if s.port != nil {
+		err = s.port.Close()
 	}
-	return os.RemoveAll(s.dir)
+	if s.dir == "" {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // Dir returns the folder of the server's files.
 func (s *Server) Dir() string { return s.data() }
 
 // Address returns the address that the server listens on.
-func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Address() string { return s.port.Address() }
 
 // URL returns the URL of the server's only database.
 func (s *Server) URL() string {
