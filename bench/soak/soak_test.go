@@ -142,6 +142,31 @@ func TestCalmFailures(t *testing.T) {
 	require.EqualError(t, errors.Join(bad...), "utxos: none of 0 requests was answered")
 }
 
+// TestDisturb ends with the first mishap, even after the time of the run, and then not all faults were done.
+func TestDisturb(t *testing.T) {
+	var s soak
+	s.calm()
+	s.began = time.Now()
+	var ended []string
+	cause := func(what string, err error) fault {
+		return fault{0, what, func(_ context.Context, begin bool) error {
+			if begin {
+				return err
+			}
+			ended = append(ended, what)
+			return nil
+		}}
+	}
+	hung := errors.New("not ready")
+	faults := []fault{cause("one", nil), cause("two", hung), cause("three", nil)}
+	s.disturb(t.Context(), time.Microsecond, faults)
+	require.Equal(t, []string{"one", "two"}, ended)
+	require.Empty(t, *s.trouble.Load(), "failures after a mishap must not count as during it")
+	require.ErrorIs(t, errors.Join(s.mishaps...), hung)
+	require.EqualError(t, allDone(faults, s.done), "1 of 3 faults were caused and ended; the next is: two")
+	require.NoError(t, allDone(faults[:1], s.done))
+}
+
 // TestForwarded takes garbage for the node's only while the node answers with it.
 func TestForwarded(t *testing.T) {
 	untrue, lost := wrong("not a number"), io.ErrUnexpectedEOF
