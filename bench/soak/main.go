@@ -178,6 +178,7 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 		// The load also lasts long enough after the last fault for growth to be judged.
 		rig.Pause(ctx, max(time.Until(s.began.Add(long)), long/6))
 	}
+	lastTenth := time.Now().Add(-time.Since(s.began) / 10)
 	end()
 	running.Wait()
 	if err := ctx.Err(); err != nil {
@@ -187,7 +188,7 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 		return fmt.Errorf("making the chains grow: %w", stuck)
 	}
 	var bad []error
-	o.Operations, o.Failures, bad = s.tally.counted()
+	o.Operations, o.Failures, bad = s.tally.counted(lastTenth)
 	o.Done = s.done
 	bad = slices.Concat(bad, grown(o.Samples), s.mishaps)
 	if err := allDone(faults, s.done); err != nil {
