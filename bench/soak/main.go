@@ -52,6 +52,8 @@ type soak struct {
 	client  *http.Client
 	tally   tally
 	server  *pgserver.Server
+	mu      sync.Mutex
+	samples []sample  // guarded by mu
 	done    []trouble // by disturb
 	// trouble is what disturbs the service now, empty in between; store is the kind of store
 	// that it uses.
@@ -171,13 +173,14 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 	var stuck error
 	running.Go(func() { stuck = s.primary.grow(loaded) })
 	s.load(loaded, &running)
-	running.Go(func() { o.Samples = s.watch(loaded, long) })
+	running.Go(func() { s.watch(loaded, long) })
 	faults := s.faults()
 	s.disturb(ctx, long, faults)
 	if len(s.mishaps) == 0 {
 		// The load also lasts long enough after the last fault for growth to be judged.
 		rig.Pause(ctx, max(time.Until(s.began.Add(long)), long/6))
 	}
+	s.take(ctx)
 	lastTenth := time.Now().Add(-time.Since(s.began) / 10)
 	end()
 	running.Wait()
@@ -189,7 +192,7 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 	}
 	var bad []error
 	o.Operations, o.Failures, bad = s.tally.counted(lastTenth)
-	o.Done = s.done
+	o.Done, o.Samples = s.done, s.samples
 	bad = slices.Concat(bad, grown(o.Samples), s.mishaps)
 	if err := allDone(faults, s.done); err != nil {
 		bad = append(bad, err)
@@ -237,6 +240,7 @@ func (s *soak) restart(ctx context.Context) error {
 
 // move stops the service, copies its store to the PostgreSQL server and starts it there.
 func (s *soak) move(ctx context.Context) error {
+	s.take(ctx)
 	if err := s.service.Stop(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -283,6 +287,7 @@ func (s *soak) faults() []fault {
 	restart := func(how syscall.Signal) func(context.Context, bool) error {
 		return func(ctx context.Context, begin bool) error {
 			if begin {
+				s.take(ctx)
 				return errors.Join(s.service.Stop(how), s.restart(ctx))
 			}
 			return nil

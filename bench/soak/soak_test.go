@@ -235,7 +235,23 @@ func TestGrowth(t *testing.T) {
 	require.ErrorContains(t, err, "goroutines grew from")
 	large := steady("files", 1, 30)
 	large[3].ResidentMB = 1000
-	require.ErrorContains(t, errors.Join(grown(large)...), "1000 MB resident after 3s, of a limit of 384")
+	require.ErrorContains(t, errors.Join(grown(large)...), "up to 1000 MB resident until 3s, of a limit of 384")
+	peak := steady("files", 1, 30)
+	peak[4].PeakMB = 481
+	require.ErrorContains(t, errors.Join(grown(peak)...), "up to 481 MB resident until 4s, of a limit of 384")
+	peak[4].PeakMB = 480
+	require.Empty(t, grown(peak))
+	for after, want := range map[int]string{120: "", 121: "open files grew from 100 to 121, with the store files"} {
+		little := steady("files", 1, 30)
+		for i := range little[20:] {
+			little[20+i].Files = after
+		}
+		if bad := errors.Join(grown(little)...); want == "" {
+			require.NoError(t, bad)
+		} else {
+			require.EqualError(t, bad, want)
+		}
+	}
 }
 
 // TestDocument writes an outcome, and finds it again.
@@ -249,6 +265,7 @@ func TestDocument(t *testing.T) {
 		Samples:    slices.Concat(steady("files", 1, 30), steady("PostgreSQL", 2, 30)),
 		Bad:        []string{"wrong: utxos:\none is missing"},
 	}
+	o.Samples[3].PeakMB = 333
 	require.NoError(t, o.write(file))
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -256,6 +273,7 @@ func TestDocument(t *testing.T) {
 		"| commit | c0ffee |", "**42 requests, 2 of them failed, 1 responses were wrong.**", "- wrong: utxos:\n  one is missing\n",
 		"| utxos | 12 | 0 | 1 |\n\nA client had nothing to request 5 times: the address that it drew had no outputs, or the second was that of a block.\n\n## Faults\n",
 		"| 1m1s | 1m15s | the node answers 503 |", `| sign: 503 a\|b | 2 |`, "![](soak-memory.png)", "| 29s | 2 | PostgreSQL | 200 |",
+		"times of faults. The most resident memory of a process was 333 MB.\n\n![]",
 	} {
 		require.Contains(t, string(content), want)
 	}
@@ -284,5 +302,6 @@ func TestDocumentIsOfItsRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(content), "it is not what the run wrote: go -C bench run ./soak -again -out docs/soak.md")
 	require.Empty(t, o.Bad)
+	require.Empty(t, grown(o.Samples))
 	require.Zero(t, o.All().Wrong)
 }
