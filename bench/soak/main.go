@@ -81,6 +81,8 @@ const (
 	// readyTime is the time in which the service must be ready after a start, copyTime the time in which its store must be
 	// copied.
 	readyTime, copyTime = 2 * time.Minute, 5 * time.Minute
+	// indexTime is the time after the load in which the service must have indexed all chains.
+	indexTime = time.Minute
 )
 
 func run(ctx context.Context, r *rig.Run, long time.Duration, file string) (err error) {
@@ -197,7 +199,9 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 	if err := allDone(faults, s.done); err != nil {
 		bad = append(bad, err)
 	}
-	if err := s.recovered(ctx); err != nil {
+	if err := s.recovered(ctx); ctx.Err() != nil {
+		return ctx.Err()
+	} else if err != nil {
 		bad = append(bad, err)
 	}
 	if err := s.service.Ended(); err != nil {
@@ -212,15 +216,19 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 // uses notes the kind of store.
 func (s *soak) uses(store string) { s.store.Store(&store) }
 
-// recovered requires that the service runs and is ready, after the load.
+// recovered requires that the service runs and is ready after the load, and that it indexes all chains to the heights that
+// they have then. The EVM chain grows on.
 func (s *soak) recovered(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	ctx, cancel := context.WithTimeout(ctx, indexTime)
 	defer cancel()
 	if err := s.service.Await(ctx, func(ctx context.Context) error {
 		_, err := s.service.Get(ctx, s.service.Private, "/readyz")
 		return err
 	}); err != nil {
-		return fmt.Errorf("the service is not ready at the end: %w", err)
+		return fmt.Errorf("the service is not ready within %s of the end: %w", indexTime, err)
+	}
+	if err := s.service.Indexed(ctx, rig.Heights(s.net), nil); err != nil {
+		return fmt.Errorf("the chains are not indexed within %s of the end: %w", indexTime, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/bench/rig"
+	"quorate/internal/simnet"
 )
 
 // TestLoad loads the service without faults: each operation is answered, and no request fails.
@@ -44,7 +46,18 @@ func TestLoad(t *testing.T) {
 	for _, o := range operations {
 		require.Positive(t, o.Requests, o.Operation)
 	}
+	require.NoError(t, s.recovered(t.Context()))
 	require.NoError(t, s.service.Ended())
+
+	// A service that does not reach its node stays behind, which the end of a run finds.
+	s.net.SetAPIFault(&simnet.APIFault{Status: http.StatusServiceUnavailable})
+	require.NoError(t, s.primary.node.Step(t.Context(), time.Now()))
+	ctx, cancel = context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	require.ErrorContains(t, s.recovered(ctx), "the chains are not indexed within 1m0s of the end: ")
+
+	require.NoError(t, s.service.Stop(syscall.SIGKILL))
+	require.ErrorContains(t, s.recovered(t.Context()), "the service does not run")
 }
 
 // TestCompare finds each way in which a page of outputs can be wrong.
