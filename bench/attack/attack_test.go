@@ -24,7 +24,10 @@ func TestAttacks(t *testing.T) {
 			require.Positive(t, m.requests)
 			require.NotEmpty(t, m.honest)
 			require.LessOrEqual(t, m.failed, 1, "of %d honest requests", m.failed+len(m.honest))
-			require.Positive(t, m.responses, m.statuses)
+			// A batch of heights takes longer than the attack, and the node never answers the calls of slow.
+			if name != "heights" && name != "slow" {
+				require.Positive(t, m.responses, m.statuses)
+			}
 		})
 	}
 }
