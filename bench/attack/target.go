@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,11 +108,21 @@ func newTarget(ctx context.Context, r *rig.Run, name string, a attack, transacti
 	// The first answer to the honest client shows that everything is ready.
 	return t, t.service.Await(ctx, func(ctx context.Context) error {
 		status, content, err := t.do(ctx, a.honest(t, 0))
-		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("an honest request is answered %d: %.200s", status, content)
+		if err != nil {
+			return err
 		}
-		return err
+		return answered(status, content)
 	})
+}
+
+// answered returns an error unless a response of the service, to a JSON-RPC call too, is a success.
+func answered(status int, content []byte) error {
+	var body struct{ Error json.RawMessage }
+	err := json.Unmarshal(content, &body)
+	if status != http.StatusOK || err != nil || len(body.Error) > 0 && string(body.Error) != "null" {
+		return fmt.Errorf("an honest request is answered %d: %.200s", status, content)
+	}
+	return nil
 }
 
 func (t *target) close() {
@@ -210,6 +221,7 @@ func repeat(ctx context.Context, number int, one func(ctx context.Context, worke
 // measurement is what one phase showed.
 type measurement struct {
 	requests, failed int
+	responses        int // of the attack's requests
 	statuses         string
 	calls, most      int64
 	cpu              time.Duration
@@ -236,11 +248,11 @@ func (t *target) during(ctx context.Context, d time.Duration, a attack, run func
 	for n := 1; rig.Pause(attacking, honestEvery); n++ {
 		honest.Go(func() {
 			begun := time.Now()
-			status, _, err := t.do(ctx, a.honest(t, n))
+			status, content, err := t.do(ctx, a.honest(t, n))
 			took := time.Since(begun)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil || status != http.StatusOK {
+			if err != nil || answered(status, content) != nil {
 				m.failed++
 				return
 			}
@@ -260,6 +272,9 @@ func (t *target) during(ctx context.Context, d time.Duration, a attack, run func
 	var texts []string
 	for _, status := range slices.Sorted(maps.Keys(t.statuses)) {
 		m.requests += t.statuses[status]
+		if status > 0 {
+			m.responses += t.statuses[status]
+		}
 		name, ok := map[int]string{unanswered: "unanswered", broken: "broken"}[status]
 		if !ok {
 			name = strconv.Itoa(status)

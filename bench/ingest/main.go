@@ -137,6 +137,14 @@ func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*ri
 	if err != nil {
 		return nil, err
 	}
+	data := service.DataDir()
+	if engine != onPebble {
+		data = filepath.Join(b.server.Dir(), "base")
+	}
+	empty, err := rig.Size(data) // an empty PostgreSQL server has 22 MB
+	if err != nil {
+		return nil, err
+	}
 	if err := service.Start(); err != nil {
 		return nil, err
 	}
@@ -164,10 +172,6 @@ func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*ri
 	if err := service.Rest(ctx); err != nil {
 		return stop(err)
 	}
-	data := service.DataDir()
-	if engine != onPebble {
-		data = filepath.Join(b.server.Dir(), "base")
-	}
 	size, err := rig.Size(data)
 	if err != nil {
 		return stop(err)
@@ -176,7 +180,7 @@ func (b *bench) indexOn(ctx context.Context, engine, name, settings string) (*ri
 	measured, blocks := left*all, left*float64(b.network.AllBlocks())
 	b.rates[engine] = append(b.rates[engine], measured/took.Seconds())
 	if err := b.indexing.Add([]string{engine, strconv.Itoa(b.transactions)}, blocks/took.Seconds(), measured/took.Seconds(),
-		rig.Microseconds(cpu)/measured, rig.Microseconds(server)/measured, rig.Microseconds(node)/measured, float64(size)/all, resident/1e6,
+		rig.Microseconds(cpu)/measured, rig.Microseconds(server)/measured, rig.Microseconds(node)/measured, float64(size-empty)/all, resident/1e6,
 		rig.Milliseconds(meanwhile.P50), rig.Milliseconds(meanwhile.P99)); err != nil {
 		return stop(err)
 	}

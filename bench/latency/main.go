@@ -48,7 +48,7 @@ func main() {
 	flag.BoolVar(&o.matrix, "matrix", false, "measure honest validators, each kind of fault alone and all mixed, with uniform and heavy weights; -faults is the share, by default 0.2")
 	flag.BoolVar(&o.liars, "liars", false, "measure honest validators, and each pattern of invalid signatures, with uniform and heavy weights; -faults is the share of liars, by default 0.2")
 	flag.IntVar(&o.rounds, "rounds", 100, "`number` of messages measured for each row")
-	flag.IntVar(&o.warmup, "warmup", 30, "`number` of messages before, from which the service learns")
+	flag.IntVar(&o.warmup, "warmup", 30, "`number` of messages before, from which the service learns; 0 for none")
 	rig.Main(func(ctx context.Context, r *rig.Run) (err error) {
 		if o.validators, err = numbers("-validators", *validators); err != nil {
 			return err
@@ -58,6 +58,9 @@ func main() {
 		}
 		if _, ok := weightings[o.weights]; !ok {
 			return fmt.Errorf("-weights: got %q, want uniform or heavy", o.weights)
+		}
+		if o.rounds < 1 || o.warmup < 0 {
+			return fmt.Errorf("-rounds %d -warmup %d: give 1 or more rounds, and 0 or more before them", o.rounds, o.warmup)
 		}
 		return o.measure(ctx, r)
 	})
@@ -176,8 +179,10 @@ func (o *options) measureScenario(ctx context.Context, r *rig.Run, table *rig.Ta
 	connected := time.Since(begun).Seconds()
 	next := 0
 	for _, concurrency := range o.concurrency {
-		if _, err := o.sign(ctx, network, service, next, o.warmup, concurrency); err != nil {
-			return err
+		if o.warmup > 0 {
+			if _, err := o.sign(ctx, network, service, next, o.warmup, concurrency); err != nil {
+				return err
+			}
 		}
 		one, err := o.sign(ctx, network, service, next+o.warmup, o.rounds, concurrency)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // childEnv holds the task of a child process, as JSON.
@@ -86,8 +87,10 @@ func (c *child) ask(order, reply any) error {
 // PID returns the process ID.
 func (c *child) PID() int { return c.cmd.Process.Pid }
 
-// Stop ends the process and waits for it.
+// Stop ends the process and waits for it. It kills a process that does not end within 30 s.
 func (c *child) Stop() {
 	_ = c.in.Close()
+	kill := time.AfterFunc(stopGrace, func() { _ = c.cmd.Process.Kill() })
+	defer kill.Stop()
 	_ = c.cmd.Wait()
 }

@@ -92,7 +92,7 @@ func (l Load) Run(ctx context.Context, request func(client, number int) Request)
 				defer mu.Unlock()
 				total.Add(own)
 			}()
-			connection := new(client)
+			connection := &client{timeout: requestTimeout}
 			defer connection.close()
 			for {
 				number := int(next.Add(1)) - 1
@@ -107,10 +107,12 @@ func (l Load) Run(ctx context.Context, request func(client, number int) Request)
 					return ctx.Err()
 				}
 				one := request(clientNumber, number)
-				err := connection.do(one)
+				err := connection.do(ctx, one)
 				var unexpected *statusError
 				switch {
 				case err == nil:
+				case ctx.Err() != nil:
+					return ctx.Err() // which closed the connection
 				case l.Tolerate && errors.As(err, &unexpected):
 					own.Failed++
 					continue
@@ -142,28 +144,40 @@ func (e *statusError) Error() string { return e.text }
 // client is an HTTP client that costs next to nothing, so that the processors are left to
 // what is measured. One goroutine uses it.
 type client struct {
-	connection net.Conn // nil before the first request
+	timeout    time.Duration // of a request
+	connection net.Conn      // nil before the first request
 	address    string
 	in         *bufio.Reader
 	out        []byte
+	stop       func() bool // ends the watch for the end of the context
 }
 
 func (c *client) close() {
 	if c.connection != nil {
+		c.stop()
 		_ = c.connection.Close()
 	}
 }
 
-// do makes a request, drops the response, and returns a *statusError if it is not 200.
-func (c *client) do(r Request) error {
+// requestTimeout is the timeout of a request.
+const requestTimeout = 30 * time.Second
+
+// do makes a request, drops the response, and returns a *statusError if it is not 200. The end of ctx closes the connection.
+func (c *client) do(ctx context.Context, r Request) error {
+	deadline := time.Now().Add(c.timeout)
 	if c.address != r.Address {
 		c.close()
-		connection, err := net.Dial("tcp", r.Address)
+		dialer := net.Dialer{Deadline: deadline}
+		connection, err := dialer.DialContext(ctx, "tcp", r.Address)
 		if err != nil {
 			c.connection, c.address = nil, ""
 			return err
 		}
 		c.connection, c.address, c.in = connection, r.Address, bufio.NewReaderSize(connection, 64<<10)
+		c.stop = context.AfterFunc(ctx, func() { _ = connection.Close() })
+	}
+	if err := c.connection.SetDeadline(deadline); err != nil {
+		return err
 	}
 	if r.Body == nil {
 		c.out = fmt.Appendf(c.out[:0], "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", r.Path, r.Address)

@@ -23,7 +23,8 @@ type Machine struct {
 	// Go and Library are the versions of Go and of avalanchego.
 	Go      string `json:"go"`
 	Library string `json:"avalanchego"`
-	// Commit ends with "with changes" if files differ from it, other than the documentation, into which figures go.
+	// Commit ends with "with changes" if files differ from it, new ones included, other than the documentation, into which
+	// figures go.
 	Commit string `json:"commit"`
 	// Postgres is the version of the PostgreSQL server, empty if none is installed.
 	Postgres string `json:"postgresql,omitempty"`
@@ -54,7 +55,8 @@ func ThisMachine(ctx context.Context) (Machine, error) {
 	if err != nil {
 		return m, ctx.Err() // not a checkout
 	}
-	changes, err := output(ctx, "git", "status", "--porcelain", "--untracked-files=no", ":/", ":(top,exclude)docs")
+	// A file that is not in Git may be part of the build too.
+	changes, err := output(ctx, "git", "status", "--porcelain", "--untracked-files=all", ":/", ":(top,exclude)docs")
 	if m.Commit = commit; changes != "" {
 		m.Commit += ", with changes"
 	}

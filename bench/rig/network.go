@@ -181,7 +181,7 @@ func (t *networkTask) serve() error {
 	defer network.Close()
 	ready := networkReady{
 		URL: network.NodeURL(), NetworkID: network.NetworkID(), Chain: network.Blockchain(),
-		Heights: heights(network), Transactions: make(map[string]int),
+		Heights: Heights(network), Transactions: make(map[string]int),
 	}
 	for _, validator := range network.Validators() {
 		if validator.Behaviour() != simnet.Offline {
@@ -237,7 +237,7 @@ func (n *networkReady) follow(network *simnet.Network, order networkOrder) (repl
 			return reply, err
 		}
 	}
-	reply.Heights = heights(network)
+	reply.Heights = Heights(network)
 	reply.Counts = Counts{Signatures: network.Requests(), Calls: network.Calls()}
 	return reply, nil
 }
@@ -246,7 +246,8 @@ func primaryChains() map[string]history.Chain {
 	return map[string]history.Chain{index.PChain: history.P, index.XChain: history.X, index.CChain: history.C}
 }
 
-func heights(network *simnet.Network) map[string]uint64 {
+// Heights returns the heights of the chains of a network by the names that the index status uses.
+func Heights(network *simnet.Network) map[string]uint64 {
 	heights := make(map[string]uint64)
 	if past := network.History(); past != nil {
 		for name, chain := range primaryChains() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -72,6 +73,31 @@ func TestLoad(t *testing.T) {
 	}}).Run(ctx, request(1))
 	require.NoError(t, err)
 	require.Len(t, endless.Times, 6)
+}
+
+// TestHungLoad ends requests that are not answered: at their timeout, and with the context.
+func TestHungLoad(t *testing.T) {
+	hang := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	defer server.Close()
+	defer close(hang)
+	one := Request{Address: server.Listener.Addr().String(), Path: "/"}
+	c := client{timeout: 50 * time.Millisecond}
+	defer c.close()
+	require.ErrorIs(t, c.do(t.Context(), one), os.ErrDeadlineExceeded)
+
+	for _, test := range []struct {
+		load Load
+		err  error
+	}{{Load{Clients: 2}, nil}, {Load{Clients: 2, Requests: 2, Tolerate: true}, context.Canceled}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		begun := time.Now()
+		outcome, err := test.load.Run(ctx, func(int, int) Request { return one })
+		require.ErrorIs(t, err, test.err)
+		require.Empty(t, outcome.Times)
+		require.Less(t, time.Since(begun), requestTimeout/2)
+	}
 }
 
 // TestQuantiles of a hundred durations, of one and of none.

@@ -194,7 +194,7 @@ func (s *Service) Ended() error {
 }
 
 // Await calls done until it returns nil, for ten minutes at most. It returns an error at
-// once if the process has ended.
+// once if the process has ended. The error includes the last one of done.
 func (s *Service) Await(ctx context.Context, done func(context.Context) error) error {
 	for until := time.Now().Add(10 * time.Minute); ; {
 		err := done(ctx)
@@ -208,7 +208,7 @@ func (s *Service) Await(ctx context.Context, done func(context.Context) error) e
 			return fmt.Errorf("waiting for the service: %w", err)
 		}
 		if !Pause(ctx, 10*time.Millisecond) {
-			return ctx.Err()
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }

@@ -39,10 +39,10 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 	for _, o := range []operation{
 		{"sign", 4, func(ctx context.Context, _ *rand.Rand) error { return s.sign(ctx, signed.Add(1)) }},
 		{"sign again", 1, func(ctx context.Context, rng *rand.Rand) error { return s.sign(ctx, rng.Uint64N(signed.Load()+1)) }},
-		{"utxos", 1, s.utxos(history.P)},
-		{"utxos", 1, s.utxos(history.X)},
-		{"balances", 1, s.balances(history.P)},
-		{"balances", 1, s.balances(history.X)},
+		{"P-Chain utxos", 1, s.utxos(history.P)},
+		{"X-Chain utxos", 1, s.utxos(history.X)},
+		{"P-Chain balances", 1, s.balances(history.P)},
+		{"X-Chain balances", 1, s.balances(history.X)},
 		{"ERC-1155 balances", 1, s.tokens},
 		{"EVM transactions", 1, s.latest},
 		{"platform.getHeight", 1, s.rpcHeight},
@@ -51,6 +51,7 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 		{"index.getContainerByIndex", 1, s.rpcContainer},
 		{"eth_blockNumber", 1, s.rpcNumber},
 	} {
+		s.tally.expect(o.name)
 		for i := range o.clients {
 			running.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(i), uint64(len(o.name))))
@@ -78,6 +79,9 @@ func (r *responseError) Error() string { return fmt.Sprintf("%d %s", r.status, r
 // digits differ between messages of the same kind.
 var digits = regexp.MustCompile(`[0-9]+`)
 
+// tooLate is the kind of failure without a response within the timeout.
+const tooLate = "no answer in time"
+
 // kindOf returns the kind of a failure, one of a few.
 func kindOf(err error) string {
 	var no *responseError
@@ -86,7 +90,7 @@ func kindOf(err error) string {
 	case errors.As(err, &no):
 		return fmt.Sprintf("%d %s", no.status, digits.ReplaceAllString(no.code, "N"))
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
+		return tooLate
 	default:
 		return "no connection or connection lost"
 	}

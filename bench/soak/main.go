@@ -2,8 +2,8 @@
 // built and run as users run it, beside a simulated network whose chains grow and part of
 // whose validators are faulty. Validators, the node, the store and the service itself fail
 // and recover. Each response is compared with the expected one. The exit code is 1 if a
-// response was wrong, too many requests failed without a fault, the service ended by itself,
-// or something grew without bound.
+// response was wrong, too many requests of an operation failed without a fault, the service
+// ended by itself or did not recover, or something grew without bound.
 //
 //	go -C bench run ./soak -for 30m
 package main
@@ -29,7 +29,7 @@ import (
 )
 
 func main() {
-	long := flag.Duration("for", 30*time.Minute, "`time` after the chains are indexed; a minute or more")
+	long := flag.Duration("for", 30*time.Minute, "`time` after the chains are indexed; a minute or more. The run lasts longer if the faults take longer")
 	out := flag.String("out", "", "Markdown `file` to write, with plots and the figures as JSON beside it; default: none")
 	again := flag.Bool("again", false, "write file and plots from the JSON, without a run")
 	rig.Main(func(ctx context.Context, r *rig.Run) error {
@@ -52,6 +52,8 @@ type soak struct {
 	client  *http.Client
 	tally   tally
 	server  *pgserver.Server
+	mu      sync.Mutex
+	samples []sample  // guarded by mu
 	done    []trouble // by disturb
 	// trouble is what disturbs the service now, empty in between; store is the kind of store
 	// that it uses.
@@ -76,6 +78,11 @@ const (
 	memoryLimit = 384
 	// nodeGarbage is a fault.
 	nodeGarbage = "the node answers with garbage"
+	// readyTime is the time in which the service must be ready after a start, copyTime the time in which its store must be
+	// copied.
+	readyTime, copyTime = 2 * time.Minute, 5 * time.Minute
+	// indexTime is the time after the load in which the service must have indexed all chains.
+	indexTime = time.Minute
 )
 
 func run(ctx context.Context, r *rig.Run, long time.Duration, file string) (err error) {
@@ -162,25 +169,41 @@ func (s *soak) close() (err error) {
 // measure loads and disturbs the service and fills in the outcome.
 func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) error {
 	s.began = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, long)
-	defer cancel()
+	loaded, end := context.WithCancel(ctx)
+	defer end()
 	var running sync.WaitGroup
 	var stuck error
-	running.Go(func() { stuck = s.primary.grow(ctx) })
-	s.load(ctx, &running)
-	running.Go(func() { o.Samples = s.watch(ctx, long) })
-	running.Go(func() { s.disturb(ctx, long) })
+	running.Go(func() { stuck = s.primary.grow(loaded) })
+	s.load(loaded, &running)
+	running.Go(func() { s.watch(loaded, long) })
+	faults := s.faults()
+	s.disturb(ctx, long, faults)
+	if len(s.mishaps) == 0 {
+		// The load also lasts long enough after the last fault for growth to be judged.
+		rig.Pause(ctx, max(time.Until(s.began.Add(long)), long/6))
+	}
+	s.take(ctx)
+	lastTenth := time.Now().Add(-time.Since(s.began) / 10)
+	end()
 	running.Wait()
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if stuck != nil {
 		return fmt.Errorf("making the chains grow: %w", stuck)
 	}
 	var bad []error
-	o.Operations, o.Failures, bad = s.tally.counted()
-	o.Done = s.done
+	o.Operations, o.Failures, bad = s.tally.counted(lastTenth)
+	o.Done, o.Samples = s.done, s.samples
 	bad = slices.Concat(bad, grown(o.Samples), s.mishaps)
+	if err := allDone(faults, s.done); err != nil {
+		bad = append(bad, err)
+	}
+	if err := s.recovered(ctx); ctx.Err() != nil {
+		return ctx.Err()
+	} else if err != nil {
+		bad = append(bad, err)
+	}
 	if err := s.service.Ended(); err != nil {
 		bad = append(bad, err)
 	}
@@ -193,20 +216,45 @@ func (s *soak) measure(ctx context.Context, o *outcome, long time.Duration) erro
 // uses notes the kind of store.
 func (s *soak) uses(store string) { s.store.Store(&store) }
 
+// recovered requires that the service runs and is ready after the load, and that it indexes all chains to the heights that
+// they have then. The EVM chain grows on.
+func (s *soak) recovered(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, indexTime)
+	defer cancel()
+	if err := s.service.Await(ctx, func(ctx context.Context) error {
+		_, err := s.service.Get(ctx, s.service.Private, "/readyz")
+		return err
+	}); err != nil {
+		return fmt.Errorf("the service is not ready within %s of the end: %w", indexTime, err)
+	}
+	if err := s.service.Indexed(ctx, rig.Heights(s.net), nil); err != nil {
+		return fmt.Errorf("the chains are not indexed within %s of the end: %w", indexTime, err)
+	}
+	return nil
+}
+
 // restart starts the service again.
 func (s *soak) restart(ctx context.Context) error {
 	if err := s.service.Start(); err != nil {
 		return err
 	}
-	return s.service.Ready(ctx)
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if err := s.service.Ready(ctx); err != nil {
+		return fmt.Errorf("not ready within %s of its start: %w", readyTime, err)
+	}
+	return nil
 }
 
 // move stops the service, copies its store to the PostgreSQL server and starts it there.
 func (s *soak) move(ctx context.Context) error {
+	s.take(ctx)
 	if err := s.service.Stop(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if out, err := s.service.Command(ctx, "store", "copy", "--from", s.service.DataDir(), "--to", s.server.URL()).CombinedOutput(); err != nil {
+	copying, cancel := context.WithTimeout(ctx, copyTime)
+	defer cancel()
+	if out, err := s.service.Command(copying, "store", "copy", "--from", s.service.DataDir(), "--to", s.server.URL()).CombinedOutput(); err != nil {
 		return fmt.Errorf("copying the store: %w\n%s", err, out)
 	}
 	s.service.Add(fmt.Sprintf("store: %q", s.server.URL()))
@@ -224,12 +272,18 @@ type trouble struct {
 	Until float64 `json:"until_seconds"`
 }
 
-// disturb causes one fault after the other, each for a short while. The last faults, and
-// those before the store is moved, leave the service's process alone, so that its growth can
-// be judged. Times are shares of the whole.
-func (s *soak) disturb(ctx context.Context, long time.Duration) {
-	node := func(f simnet.APIFault) func(bool) error {
-		return func(begin bool) error {
+// fault is a fault to cause.
+type fault struct {
+	at   float64 // share of the whole time
+	what string
+	do   func(ctx context.Context, begin bool) error
+}
+
+// faults returns the faults in their order. The last faults, and those before the store is
+// moved, leave the service's process alone, so that its growth can be judged.
+func (s *soak) faults() []fault {
+	node := func(f simnet.APIFault) func(context.Context, bool) error {
+		return func(_ context.Context, begin bool) error {
 			if begin {
 				s.net.SetAPIFault(&f)
 			} else {
@@ -238,22 +292,23 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 			return nil
 		}
 	}
-	restart := func(how syscall.Signal) func(bool) error {
-		return func(begin bool) error {
+	restart := func(how syscall.Signal) func(context.Context, bool) error {
+		return func(ctx context.Context, begin bool) error {
 			if begin {
+				s.take(ctx)
 				return errors.Join(s.service.Stop(how), s.restart(ctx))
 			}
 			return nil
 		}
 	}
-	move := func(begin bool) error {
+	move := func(ctx context.Context, begin bool) error {
 		if begin {
 			return s.move(ctx)
 		}
 		return nil
 	}
-	server := func(end func()) func(bool) error {
-		return func(begin bool) error {
+	server := func(end func()) func(context.Context, bool) error {
+		return func(_ context.Context, begin bool) error {
 			if begin {
 				end()
 				return nil
@@ -261,11 +316,7 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 			return s.server.Restart()
 		}
 	}
-	for _, one := range []struct {
-		at   float64
-		what string
-		do   func(begin bool) error
-	}{
+	return []fault{
 		{0.04, "three validators are away", s.validatorsAway},
 		{0.09, "the node answers 503", node(simnet.APIFault{Status: 503})},
 		{0.14, "the service is stopped and started, its store in files", restart(syscall.SIGTERM)},
@@ -278,29 +329,49 @@ func (s *soak) disturb(ctx context.Context, long time.Duration) {
 		{0.68, "the service is killed and started", restart(syscall.SIGKILL)},
 		{0.73, "three validators are away", s.validatorsAway},
 		{0.78, "the node answers 503", node(simnet.APIFault{Status: 503})},
-	} {
+	}
+}
+
+// disturb causes one fault after the other, each for a short while, however long that takes.
+// It returns after a mishap: the run has failed then, and later faults would show nothing new.
+func (s *soak) disturb(ctx context.Context, long time.Duration, faults []fault) {
+	for _, one := range faults {
 		if !rig.Pause(ctx, time.Until(s.began.Add(time.Duration(one.at*float64(long))))) {
 			return
 		}
 		fmt.Printf("%s: %s\n", time.Since(s.began).Round(time.Second), one.what)
 		s.trouble.Store(&one.what)
 		from := time.Since(s.began)
-		if err := one.do(true); err != nil && ctx.Err() == nil {
-			s.mishaps = append(s.mishaps, fmt.Errorf("%s: %w", one.what, err))
+		err := one.do(ctx, true)
+		if err == nil {
+			rig.Pause(ctx, long/30)
 		}
-		rig.Pause(ctx, long/30)
-		if err := one.do(false); err != nil {
-			s.mishaps = append(s.mishaps, fmt.Errorf("%s: %w", one.what, err))
+		if err = errors.Join(err, one.do(ctx, false)); err == nil {
+			// Requests that waited meanwhile fail soon after.
+			rig.Pause(ctx, min(5*time.Second, long/60))
 		}
-		// Requests that waited meanwhile fail soon after.
-		rig.Pause(ctx, min(5*time.Second, long/60))
-		s.done = append(s.done, trouble{one.what, from.Seconds(), time.Since(s.began).Seconds()})
 		s.calm()
+		if err != nil {
+			s.mishaps = append(s.mishaps, fmt.Errorf("%s: %w", one.what, err))
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.done = append(s.done, trouble{one.what, from.Seconds(), time.Since(s.began).Seconds()})
 	}
 }
 
+// allDone returns an error unless each fault was caused and ended.
+func allDone(faults []fault, done []trouble) error {
+	if len(done) == len(faults) {
+		return nil
+	}
+	return fmt.Errorf("%d of %d faults were caused and ended; the next is: %s", len(done), len(faults), faults[len(done)].what)
+}
+
 // validatorsAway stops three honest validators, or starts them again.
-func (s *soak) validatorsAway(begin bool) error {
+func (s *soak) validatorsAway(_ context.Context, begin bool) error {
 	n := 0
 	for _, v := range s.net.Validators() {
 		if v.Behaviour() != simnet.Honest || n == 3 {

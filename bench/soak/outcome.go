@@ -46,6 +46,14 @@ func (o *outcome) All() (sum counts) {
 	return sum
 }
 
+// Peak returns the most resident memory of a process in MB, or 0 if the samples, of an older run, do not have it.
+func (o *outcome) Peak() (most int) {
+	for _, one := range o.Samples {
+		most = max(most, one.PeakMB)
+	}
+	return most
+}
+
 // Some returns about twenty of the samples, among them the last.
 func (o *outcome) Some() (some []sample) {
 	for i, one := range o.Samples {
@@ -70,10 +78,10 @@ func (o *outcome) print(r *rig.Run) error {
 			return err
 		}
 	}
-	resources := r.Table("Resources", []string{"after", "process", "store"}, rig.Column{Title: "resident MB"}, rig.Column{Title: "files"},
+	resources := r.Table("Resources", []string{"after", "process", "store"}, rig.Column{Title: "resident MB"}, rig.Column{Title: "at most"}, rig.Column{Title: "files"},
 		rig.Column{Title: "goroutines"}, rig.Column{Title: "P-Chain indexed"}, rig.Column{Title: "tip"})
 	for _, one := range o.Some() {
-		if err := resources.Add([]string{one.after().String(), strconv.Itoa(one.PID), one.Store}, float64(one.ResidentMB), float64(one.Files),
+		if err := resources.Add([]string{one.after().String(), strconv.Itoa(one.PID), one.Store}, float64(one.ResidentMB), float64(one.PeakMB), float64(one.Files),
 			float64(one.Goroutines), float64(one.Indexed), float64(one.Tip)); err != nil {
 			return err
 		}
