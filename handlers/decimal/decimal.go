@@ -8,65 +8,52 @@ import (
 )
 
 // Integer returns the value of an integer from 0 to 2^64-1 in any notation: 67, 67.0, 6.7e1 and 670e-1 are the same
-// number. literal must be a JSON number; ok is false if it has another value.
+// number. ok is false if literal has another value.
 func Integer(literal string) (n uint64, ok bool) {
-	unsigned, negative := strings.CutPrefix(literal, "-")
-	mantissa, power := unsigned, ""
-	if i := strings.IndexAny(unsigned, "eE"); i >= 0 {
-		mantissa, power = unsigned[:i], unsigned[i+1:]
-	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	significant := strings.TrimLeft(whole+fraction, "0")
-	if significant == "" {
-		return 0, true // also -0 and 0e999
-	}
-	if negative {
-		return 0, false
-	}
-	trimmed := strings.TrimRight(significant, "0")
-	shift := exponent(power) - len(fraction) + len(significant) - len(trimmed)
-	const mostDigits = 20 // of 2^64-1
-	if shift < 0 || len(trimmed)+shift > mostDigits {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(trimmed+strings.Repeat("0", shift), 10, 64)
-	if err != nil {
+	n, exact, beyond, ok := parse(literal)
+	if !ok || !exact || beyond {
 		return 0, false
 	}
 	return n, true
 }
 
 // Ceiling returns a non-negative number, rounded up. ok is false if text is not such a number; beyond reports that the
-// result exceeds 64 bits. Unlike Integer it accepts any text.
+// result exceeds 64 bits.
 func Ceiling(text string) (n uint64, beyond, ok bool) {
+	n, _, beyond, ok = parse(text)
+	return n, beyond, ok
+}
+
+// parse returns a non-negative number, rounded up, and whether the number is an integer.
+func parse(text string) (n uint64, exact, beyond, ok bool) {
 	unsigned, negative := strings.CutPrefix(text, "-")
 	mantissa, power := unsigned, ""
 	if i := strings.IndexAny(unsigned, "eE"); i >= 0 {
 		mantissa, power = unsigned[:i], unsigned[i+1:]
 		power = strings.TrimPrefix(power, "+")
 		if !digits(strings.TrimPrefix(power, "-")) || strings.HasPrefix(unsigned[i+1:], "+-") {
-			return 0, false, false
+			return 0, false, false, false
 		}
 	}
 	whole, fraction, point := strings.Cut(mantissa, ".")
 	if !digits(whole) || point && !digits(fraction) {
-		return 0, false, false
+		return 0, false, false, false
 	}
 	significant := strings.TrimLeft(whole+fraction, "0")
 	if significant == "" {
-		return 0, false, true // also -0
+		return 0, true, false, true // also -0 and 0e999
 	}
 	if negative {
-		return 0, false, false
+		return 0, false, false, false
 	}
 	const mostDigits = 20 // of 2^64-1
 	// The number is 0.significant times ten to the power of places.
 	places := exponent(power) - len(fraction) + len(significant)
 	switch {
 	case places > mostDigits:
-		return 0, true, true
+		return 0, false, true, true
 	case places <= 0:
-		return 1, false, true
+		return 1, false, false, true
 	}
 	integer, rest := significant, ""
 	if places < len(significant) {
@@ -75,13 +62,14 @@ func Ceiling(text string) (n uint64, beyond, ok bool) {
 	integer += strings.Repeat("0", places-len(integer))
 	n, err := strconv.ParseUint(integer, 10, 64)
 	if err != nil {
-		return 0, true, true
+		return 0, false, true, true
 	}
-	if strings.Trim(rest, "0") != "" {
+	exact = strings.Trim(rest, "0") == ""
+	if !exact {
 		n++
 		beyond = n == 0
 	}
-	return n, beyond, true
+	return n, exact, beyond, true
 }
 
 // exponent returns the value of the digits after e. It limits the value to one that no request of permitted length can

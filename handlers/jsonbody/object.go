@@ -194,7 +194,7 @@ func (o Object) Uint(name string, most uint64) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if v = json.RawMessage(text); !json.Valid(v) { // decimal.Integer takes only JSON numbers
+		if v = json.RawMessage(text); !json.Valid(v) { // as in a body, 067 is no number
 			return 0, apierr.BadRequest("%s must be an integer from 0 to %d, got %q", name, most, apierr.Excerpt(text))
 		}
 	case k == "a string":

@@ -46,7 +46,7 @@ func (c *Client) batchWithin(ctx context.Context, path string, timeout time.Dura
 	}
 	var answers []outcome
 	err = c.try(ctx, path, method, func(ctx context.Context, e *endpoint) error {
-		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, calls: len(calls), timeout: timeout, limit: limit, keeps: true, read: func(status int, content []byte) error {
+		return c.exchange(ctx, e, exchange{path: path, method: method, body: body, calls: len(calls), timeout: timeout, limit: limit, read: func(status int, content []byte) error {
 			var err error
 			if answers, err = readBatch(status, content, path, calls); err != nil {
 				return err

@@ -123,7 +123,6 @@ type Client struct {
 	rate      *Rate   // nil means no limit
 	log       *slog.Logger
 	http      *http.Client
-	buffers   sync.Pool     // of *bytes.Buffer, for responses
 	requests  atomic.Uint64 // ID of the latest request
 	last      atomic.Int64  // index of the endpoint that answered latest
 
@@ -169,7 +168,6 @@ func New(o Options) (*Client, error) {
 	if c.peersAt >= 0 && o.Peers == nil {
 		return nil, errors.New("the endpoint " + PeersEndpoint + " needs what follows the P-Chain")
 	}
-	c.buffers.New = func() any { return new(bytes.Buffer) }
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
 	}
@@ -431,10 +429,8 @@ type exchange struct {
 	calls   int // in body if it is a batch, else 0
 	timeout time.Duration
 	limit   int64 // of the response in bytes
-	// read parses a response with status 200, 400 or 404. Unless keeps is set, it must not
-	// retain content.
-	read  func(status int, content []byte) error
-	keeps bool
+	// read parses a response with status 200, 400 or 404. It may retain content.
+	read func(status int, content []byte) error
 }
 
 // exchange makes a request, unless the endpoint is known not to offer it or asked to be left
@@ -501,14 +497,8 @@ func (c *Client) withoutURL(err error, timeout time.Duration) error {
 	return err
 }
 
-// keptBuffer is the size of the largest buffer that is reused, in bytes.
-const keptBuffer = 8 << 20
-
-func (c *Client) release(b *bytes.Buffer) {
-	if b.Cap() <= keptBuffer {
-		c.buffers.Put(b)
-	}
-}
+// mostAhead is how much memory is allocated before a response arrives, in bytes, if its length is announced.
+const mostAhead = 8 << 20
 
 func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 	ctx, cancel := context.WithTimeout(ctx, x.timeout)
@@ -518,15 +508,10 @@ func (c *Client) attempt(ctx context.Context, e *endpoint, x exchange) error {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	buffer := new(bytes.Buffer)
-	if !x.keeps {
-		buffer = c.buffers.Get().(*bytes.Buffer)
-		defer c.release(buffer)
-		buffer.Reset()
-	}
+	var buffer bytes.Buffer
 	// ReadFrom wants bytes.MinRead free bytes at the end. A larger response allocates only
 	// as it arrives.
-	buffer.Grow(int(min(max(answer.ContentLength, 0), x.limit, keptBuffer)) + bytes.MinRead)
+	buffer.Grow(int(min(max(answer.ContentLength, 0), x.limit, mostAhead)) + bytes.MinRead)
 	if _, err := buffer.ReadFrom(io.LimitReader(answer.Body, x.limit+1)); err != nil {
 		return fmt.Errorf("reading the response: %w", err)
 	}

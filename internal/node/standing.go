@@ -56,7 +56,6 @@ func (c *Client) Executed() *Client {
 // only returns a client of one endpoint, which it shares with c.
 func (c *Client) only(e *endpoint) *Client {
 	one := &Client{endpoints: []*endpoint{e}, peersAt: -1, judges: true, timeout: c.timeout, limit: c.limit, gate: c.gate, rate: c.rate, log: c.log, http: c.http}
-	one.buffers.New = c.buffers.New
 	return one
 }
 
