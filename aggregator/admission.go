@@ -20,22 +20,46 @@ const (
 	// requests for other clients are read, too.
 	clientRate  = constants.DefaultInboundThrottlerBandwidthRefillRate / 2
 	clientBurst = constants.DefaultInboundThrottlerBandwidthMaxBurstSize / 2
+	// maxWaiters is the number of requests of one client that wait for rounds at a time. Each takes about 9 KB.
+	maxWaiters = 4096
 	// maxSenders is the number of clients whose requests are counted.
 	maxSenders = 4096
 )
 
-// admission bounds the rounds at a time, and what clients have sent. It is not safe for concurrent use.
+// admission bounds the rounds and the requests that wait for them at a time, and what clients have sent. It is not safe
+// for concurrent use.
 type admission struct {
 	bounds  func() (all, perClient int) // nil is no bound
 	rounds  int
 	clients map[string]int // rounds by the client that started them
+	waiters map[string]int // requests that wait, by client
 	sent    *bounded.Cache[string, *rate.Limiter]
 }
 
 func newAdmission(bounds func() (all, perClient int)) admission {
 	return admission{
-		bounds: bounds, clients: make(map[string]int),
+		bounds: bounds, clients: make(map[string]int), waiters: make(map[string]int),
 		sent: bounded.New(bounded.Options[string, *rate.Limiter]{Entries: maxSenders}),
+	}
+}
+
+// wait counts a request of a client that waits for a round. The empty client has no bound.
+func (a *admission) wait(client string) *Error {
+	if client == "" {
+		return nil
+	}
+	if a.waiters[client] >= maxWaiters {
+		return &Error{Code: CodeTooManyRounds, RetryAfter: busyPause, Message: fmt.Sprintf(
+			"%d requests of this client wait for signatures, which is the limit; send the request again when some are done", maxWaiters)}
+	}
+	a.waiters[client]++
+	return nil
+}
+
+// done counts the end of a client's wait.
+func (a *admission) done(client string) {
+	if a.waiters[client]--; a.waiters[client] <= 0 {
+		delete(a.waiters, client)
 	}
 }
 

@@ -381,7 +381,8 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 			req.Progress(account)
 		}
 	}
-	f, finished, err := a.joinRound(req, set, id, c, clientOf(ctx))
+	client := clientOf(ctx)
+	f, finished, err := a.joinRound(req, set, id, c, client)
 	if err != nil || finished != nil {
 		return finished, err
 	}
@@ -390,7 +391,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	}
 	select {
 	case o := <-outcomes:
-		a.release(f)
+		a.release(f, client)
 		charge(o.err == nil)
 		return o.unpack()
 	case <-ctx.Done():
@@ -398,7 +399,7 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 	// The outcome may arrive meanwhile. If the inbox is closed, it is on its way.
 	gone := make(chan struct{})
 	f.inbox.put(func(time.Duration) { f.leave(ctx, c, gone) })
-	a.release(f)
+	a.release(f, client)
 	select {
 	case <-gone:
 		charge(false)
@@ -412,17 +413,28 @@ func (a *Aggregator) runRound(ctx context.Context, req Request, set *validators.
 // joinRound adds c to the round for req and starts the round if there is none. If the round
 // has ended since c looked into the cache, joinRound returns the message of that round. A new
 // round counts for client.
-func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter, client string) (*runner, *Result, error) {
+func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, c *waiter, client string) (joined *runner, finished *Result, err error) {
 	key := roundKey{message: id.message, justification: hashing.ComputeHash256Array(req.Justification), set: id.set, nodes: set.Nodes()}
-	if failed := a.unseen.get(key, id.need); failed != nil && req.Wait == 0 && !req.Sent {
-		return nil, nil, failed
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.life.Err() != nil {
 		return nil, nil, &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}
 	}
-	if f, ok := a.runners[key]; ok {
+	f, running := a.runners[key]
+	if signing := running && f.answeredOnce.Load(); !signing && req.Wait == 0 && !req.Sent {
+		if failed := a.unseen.get(key, id.need); failed != nil {
+			return nil, nil, failed
+		}
+	}
+	if busy := a.admitted.wait(client); busy != nil {
+		return nil, nil, busy
+	}
+	defer func() {
+		if joined == nil {
+			a.admitted.done(client)
+		}
+	}()
+	if running {
 		if f.inbox.put(func(now time.Duration) { f.round.join(c, now) }) {
 			f.callers++
 			return f, nil, nil
@@ -440,7 +452,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		return nil, nil, busy
 	}
 	ctx, end := context.WithCancel(a.life)
-	f := &runner{
+	f = &runner{
 		agg:     a,
 		key:     key,
 		client:  client,
@@ -479,9 +491,10 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 
 // release removes a caller of f, which has its outcome or has put its leave into the inbox. After
 // the last caller, no request can join the round, and f stops what it does.
-func (a *Aggregator) release(f *runner) {
+func (a *Aggregator) release(f *runner, client string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.admitted.done(client)
 	if f.callers--; f.callers == 0 {
 		a.close(f)
 		f.end()
@@ -532,12 +545,14 @@ func (a *Aggregator) newRound(msg *warp.UnsignedMessage, set *validators.Set) *r
 	for i, v := range set.Validators {
 		m := &r.members[i]
 		m.expect, m.struck = a.history.expect(r.signer(i), now)
-		for n := m.node + 1; m.struck && n < len(v.NodeIDs); n++ { // prefer another node of the key
+		for n := m.node + 1; n < len(v.NodeIDs); n++ { // another node of the key may be better
 			if !a.transport.Connected(v.NodeIDs[n]) {
 				continue
 			}
-			if e, struck := a.history.expect(signer{v.NodeIDs[n], keyOf(v)}, now); !struck {
-				m.node, m.expect, m.struck = n, e, false
+			e, struck := a.history.expect(signer{v.NodeIDs[n], keyOf(v)}, now)
+			better := e.by(a.limits.AnswerTimeout) > m.expect.by(a.limits.AnswerTimeout)
+			if m.struck && !struck || m.struck == struck && better {
+				m.node, m.expect, m.struck = n, e, struck
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ava-labs/avalanchego/ids"
@@ -599,6 +600,78 @@ func TestRequestAfterARoundFindsItsMessage(t *testing.T) {
 		for _, v := range n.validators {
 			require.LessOrEqual(t, v.requests, 1)
 		}
+	})
+}
+
+// A buffer that is out of reach still collects all who sign within its time.
+func TestPartOfTheBuffer(t *testing.T) {
+	last := map[string]func(n *fakeNetwork, v *fakeValidator){
+		"keyless": func(n *fakeNetwork, _ *fakeValidator) {
+			n.validators = n.validators[:9]
+			n.keyless = 10
+		},
+		"refuses": func(_ *fakeNetwork, v *fakeValidator) { v.do = refuse(-2, "unregistered handler", time.Millisecond) },
+		"offline": func(_ *fakeNetwork, v *fakeValidator) { v.offline = true },
+		"silent":  func(_ *fakeNetwork, v *fakeValidator) { v.do = mute },
+	}
+	for name, change := range last {
+		t.Run(name, func(t *testing.T) {
+			n := newFakeNetwork(t, sameWeights(10, 10)...)
+			for i, v := range n.validators {
+				v.do = honest(time.Duration(10+i*5) * time.Millisecond)
+			}
+			change(n, n.validators[9])
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				start := time.Now()
+				r, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), QuorumPercentage: 50, QuorumPercentageBuffer: 50})
+				require.NoError(t, err)
+				requireValid(t, n, r, 50)
+				require.EqualValues(t, 90, r.Weight)
+				require.LessOrEqual(t, time.Since(start), time.Second)
+			})
+		})
+	}
+}
+
+// Of several nodes of a key, the one that answers is asked first once the others have not answered.
+func TestNodeOfKeyThatAnswers(t *testing.T) {
+	n := newFakeNetwork(t, 60, 20, 20)
+	v := n.validators[0]
+	v.nodeIDs = []ids.NodeID{{1, 0, 1}, {1, 0, 2}, {1, 0, 3}}
+	v.takeOver = func(nodeID ids.NodeID, m *warp.UnsignedMessage, deliver func(p2p.Answer)) {
+		if nodeID == v.nodeIDs[2] {
+			deliver(p2p.Answer{NodeID: nodeID, Bytes: respond(sign(v, m.Bytes())), Elapsed: time.Millisecond})
+		}
+	}
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "first")})
+		require.NoError(t, err)
+		start := time.Now()
+		_, err = a.Sign(ctx, Request{Message: testMessage(t, "second")})
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), time.Second)
+	})
+}
+
+// The requests of one client that wait at a time are bounded.
+func TestWaitingRequestsAreBounded(t *testing.T) {
+	n := newFakeNetwork(t, 1)
+	n.everyone(mute)
+	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+		ctx, leave := context.WithCancel(WithClient(ctx, "client"))
+		var waiting sync.WaitGroup
+		for range maxWaiters {
+			waiting.Go(func() {
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		synctest.Wait()
+		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
+		requireFailure(t, err, CodeTooManyRounds)
+		leave()
+		waiting.Wait()
+		require.Empty(t, a.admitted.waiters)
 	})
 }
 

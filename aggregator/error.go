@@ -136,9 +136,13 @@ func (c Code) message(account *Account) string {
 	text := fmt.Sprintf("validators with %.2f%% of the weight signed, %.2f%% are needed", percent(account.SignedWeight), percent(account.TargetWeight))
 	switch c {
 	case CodeNotSeen:
+		who := "no validator has"
+		if account.SignedWeight > 0 {
+			who = fmt.Sprintf("few validators (%.2f%% of the weight) have", percent(account.SignedWeight))
+		}
 		return fmt.Sprintf(
-			"no validator has seen the message: %q (code %d, %.2f%% of the weight); it was never sent, or its block is not accepted yet. Check the message, or repeat the request after %s; waitSeconds makes a request wait for the block",
-			top.Message, top.Code, percent(top.Weight), unseenMemory)
+			"%s seen the message: %q (code %d, %.2f%% of the weight); it was never sent, or its block is not accepted yet. Check the message, or repeat the request after %s; waitSeconds makes a request wait for the block",
+			who, top.Message, top.Code, percent(top.Weight), unseenMemory)
 	case CodeQuorumImpossible:
 		text = fmt.Sprintf("validators with a BLS key hold %d of a total weight of %d at P-Chain height %d, below the %d that the quorum takes; lower quorumPercentage or wait until more validators are active",
 			account.TotalWeight-account.KeylessWeight, account.TotalWeight, account.PChainHeight, account.TargetWeight)

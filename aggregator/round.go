@@ -635,14 +635,13 @@ func (r *round) settle(now time.Duration) (action, bool) {
 		if possible < c.want && r.reopen(c) {
 			possible = r.possible(c, now)
 		}
-		if possible >= c.want && (have < c.need || now < c.bufferUntil) {
+		// A buffer that is out of reach still collects what can sign.
+		waits := have < c.need || now < c.bufferUntil && have+r.untested < min(possible, c.want)
+		if possible >= c.need && waits {
 			continue
 		}
 		if have >= c.need {
 			return r.short(c), true
-		}
-		if possible >= c.need {
-			continue // the buffer is out of reach, the quorum is not
 		}
 		if r.pendingN > 0 {
 			// Only verified signatures are reported as such.
@@ -657,8 +656,8 @@ func (r *round) settle(now time.Duration) (action, bool) {
 	return action{}, false
 }
 
-// short returns the action for a waiter whose quorum is met and whose buffer is out of reach: a message with all of the
-// signatures at hand, as a part of the buffer also lets validators leave the set.
+// short returns the action for a waiter whose quorum is met, and whose buffer is out of reach or out of time: a message with
+// all of the signatures at hand, as a part of the buffer also lets validators leave the set.
 func (r *round) short(c *waiter) action {
 	if r.untested > 0 {
 		return action{kind: actVerify, members: r.untestedMembers()}

@@ -89,9 +89,12 @@ func (r *round) wakeUp(now time.Duration) {
 // mayRest reports whether a round with signatures sleeps if it is stuck: few validators have signed, none within wakeTime,
 // or a waiter that waits for the message would fail because others are away.
 func (r *round) mayRest(now time.Duration) bool {
-	return !r.sleep.sent && r.have() <= r.set.TotalWeight/fewSigned && now >= r.sleep.grewAt+wakeTime ||
+	return !r.sleep.sent && r.fewSigned() && now >= r.sleep.grewAt+wakeTime ||
 		slices.ContainsFunc(r.waiters, func(c *waiter) bool { return r.waits(c, now) && r.possible(c, now) < c.need })
 }
+
+// fewSigned reports whether the weight that has signed does not show that the message was sent.
+func (r *round) fewSigned() bool { return r.have() <= r.set.TotalWeight/fewSigned }
 
 // stuck reports whether no waiter can be served without a validator that refuses for now.
 func (r *round) stuck(now time.Duration) bool {
@@ -200,9 +203,9 @@ func (r *round) searchDone(found bool) {
 }
 
 // unseen reports whether validators that have not seen the message keep c from its quorum,
-// and nothing shows that it was sent: no validator has signed it.
+// and nothing shows that it was sent.
 func (r *round) unseen(c *waiter) bool {
-	return r.sleep.on && !r.sleep.sent && r.verified == 0 && r.weigh().unseen > r.set.TotalWeight-c.need
+	return r.sleep.on && !r.sleep.sent && r.fewSigned() && r.weigh().unseen > r.set.TotalWeight-c.need
 }
 
 // waits reports whether c waits for validators to see the message. Members that have no connection
@@ -211,9 +214,9 @@ func (r *round) waits(c *waiter, now time.Duration) bool {
 	return r.sleep.sent || c.wait > r.limits.UnseenTimeout && now < r.unseenAt(c)
 }
 
-// unseenAt returns when the round gives up for c while the message is unseen.
+// unseenAt returns when the round gives up for c while the message is unseen. A signature begins the wait again.
 func (r *round) unseenAt(c *waiter) time.Duration {
-	return max(c.joinedAt, r.sleep.since) + c.wait
+	return max(c.joinedAt, r.sleep.since, r.sleep.grewAt) + c.wait
 }
 
 const (

@@ -438,19 +438,52 @@ func TestFirstSignatureWakesAll(t *testing.T) {
 	})
 }
 
-// A validator that signs what was never sent wakes the round once. It does not make it ask all others all the time.
+// A validator that signs what was never sent wakes the round once. It does not make it ask all others all the time, nor a
+// request that does not wait take until its deadline.
 func TestSignatureOfUnsentMessage(t *testing.T) {
 	weights := sameWeights(200, 1)
 	weights[0] = 2 // it is asked first: the round may end without the last two
-	n := unseenNetwork(t, weights...)
-	n.validators[0].do = honest(time.Millisecond)
+	for name, test := range map[string]struct{ wait, least, most time.Duration }{
+		"no wait": {0, 2 * time.Second, 5 * time.Second},
+		"wait":    {time.Minute, 14 * time.Second, 16 * time.Second}, // until the context of run ends
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := unseenNetwork(t, weights...)
+			n.validators[0].do = honest(time.Millisecond)
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				start := time.Now()
+				_, err := a.Sign(ctx, Request{Message: testMessage(t, "m"), Wait: test.wait})
+				failed := requireFailure(t, err, CodeNotSeen)
+				require.EqualValues(t, 2, failed.Account.SignedWeight)
+				require.Contains(t, failed.Message, "few validators (1.00% of the weight) have seen")
+				require.GreaterOrEqual(t, time.Since(start), test.least)
+				require.LessOrEqual(t, time.Since(start), test.most)
+				require.Less(t, n.requests, 4*200+15*probeSize)
+			})
+		})
+	}
+}
+
+// A failure that is remembered does not keep a request from a round that collects signatures.
+func TestSeenMeanwhile(t *testing.T) {
+	n := unseenNetwork(t, 25, 25, 25, 25)
 	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-		defer cancel()
-		_, err := a.Sign(ctx, Request{Message: testMessage(t, "m")})
-		failed := requireFailure(t, err, CodeRefused)
-		require.EqualValues(t, 2, failed.Account.SignedWeight)
-		require.Less(t, n.requests, 4*200+15*probeSize)
+		req := Request{Message: testMessage(t, "m")}
+		_, err := a.Sign(ctx, req)
+		requireFailure(t, err, CodeNotSeen)
+		n.everyone(honest(time.Millisecond))
+		n.let(n.validators[1:], honest(1500*time.Millisecond))
+		signed := make(chan error, 1)
+		waits := req
+		waits.Wait = time.Minute
+		go func() {
+			_, err := a.Sign(ctx, waits)
+			signed <- err
+		}()
+		time.Sleep(time.Second)
+		_, err = a.Sign(ctx, req)
+		require.NoError(t, err)
+		require.NoError(t, <-signed)
 	})
 }
 

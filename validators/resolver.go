@@ -520,7 +520,7 @@ func (r *Resolver) EpochHeight(ctx context.Context, blockchainID ids.ID) (uint64
 func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (node.Epoch, error) {
 	epoch, err := r.chain.CurrentEpoch(ctx, blockchainID)
 	var rpc *node.RPCError
-	if errors.As(err, &rpc) { // also if there is no API of that blockchain
+	if errors.As(err, &rpc) && rpc.NotOffered() { // there is no API of that blockchain
 		return node.Epoch{}, fmt.Errorf("%w %s: %w", ErrUnknownBlockchain, blockchainID, err)
 	}
 	if err != nil {
@@ -532,11 +532,22 @@ func (r *Resolver) askEpoch(ctx context.Context, blockchainID ids.ID) (node.Epoc
 	return epoch, err
 }
 
-// EpochSet returns a subnet's set at the height of a blockchain's epoch. Errors are Epoch's and Set's.
+// EpochSet returns a subnet's set at the height of a blockchain's epoch. The blockchain of a subnet that has made no block
+// verifies no message in its first one. For it, EpochSet returns the set at the proposed height, where the next epoch
+// begins. Errors are Epoch's, SubnetOf's and Set's.
 func (r *Resolver) EpochSet(ctx context.Context, subnetID, blockchainID ids.ID) (*Set, error) {
 	epoch, err := r.Epoch(ctx, blockchainID)
 	if err != nil {
 		return nil, err
+	}
+	if epoch.OfGenesis() {
+		of, err := r.SubnetOf(ctx, blockchainID)
+		if err != nil {
+			return nil, err
+		}
+		if of != constants.PrimaryNetworkID {
+			return r.Set(ctx, subnetID, 0)
+		}
 	}
 	return r.SetOfEpoch(ctx, subnetID, epoch)
 }

@@ -123,7 +123,7 @@ func (c *chain) CurrentEpoch(_ context.Context, id ids.ID) (node.Epoch, error) {
 	if c.err != nil {
 		return node.Epoch{}, c.err
 	}
-	if id != constants.PlatformChainID {
+	if _, made := c.owner[id]; id != constants.PlatformChainID && !made {
 		return node.Epoch{}, &node.RPCError{Code: 404}
 	}
 	return node.Epoch{PChainHeight: c.epoch, Number: c.epochNumber}, nil
@@ -303,6 +303,33 @@ func TestEpochHeight(t *testing.T) {
 	set, err := r.EpochSet(t.Context(), constants.PrimaryNetworkID, constants.PlatformChainID)
 	require.NoError(t, err)
 	require.Zero(t, set.Height)
+}
+
+// A new L1 has no validators at the height of its chain's first epoch, 0.
+func TestEpochSetOfChainWithoutBlocks(t *testing.T) {
+	c := newChain(t)
+	c.epochNumber = 1
+	l1, chainID := ids.ID{2}, ids.ID{3}
+	c.owner = map[ids.ID]ids.ID{chainID: l1}
+	c.l1 = map[ids.ID]bool{l1: true}
+	c.sets[l1] = c.sets[constants.PrimaryNetworkID]
+	set, err := NewResolver(c, Options{}).EpochSet(t.Context(), l1, chainID)
+	require.NoError(t, err)
+	require.Equal(t, uint64(10), set.Height, "the proposed height")
+
+	c.epochNumber, c.epoch = 2, 4
+	set, err = NewResolver(c, Options{}).EpochSet(t.Context(), l1, chainID)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), set.Height)
+}
+
+// A node that fails to find its last block does not make the blockchain unknown.
+func TestEpochIsRefused(t *testing.T) {
+	c := newChain(t)
+	c.err = &node.RPCError{Code: -32000, Message: "couldn't get current epoch: couldn't get preferred block: not found"}
+	_, err := NewResolver(c, Options{}).EpochHeight(t.Context(), constants.PlatformChainID)
+	require.ErrorIs(t, err, c.err)
+	require.NotErrorIs(t, err, ErrUnknownBlockchain)
 }
 
 func TestRunPrefetchesEachHeightOnce(t *testing.T) {

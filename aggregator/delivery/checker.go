@@ -288,9 +288,8 @@ func (k *check) findEpoch(ctx context.Context) error {
 	if k.epoch.Number > 0 {
 		k.Epoch.StartTime, k.Epoch.EndTime = k.epoch.StartTime.UTC(), k.epoch.StartTime.Add(duration).UTC()
 	}
-	// A node reports such an epoch for a child of the genesis block. At height 0 there are no L1s that could have made a
-	// block with it.
-	k.fresh = k.epoch.Number == 1 && k.epoch.PChainHeight == 0 && k.destination != constants.PrimaryNetworkID
+	// At height 0 there are no L1s that could have made a block with it.
+	k.fresh = k.epoch.OfGenesis() && k.destination != constants.PrimaryNetworkID
 	return nil
 }
 

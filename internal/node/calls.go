@@ -64,6 +64,10 @@ type Epoch struct {
 	StartTime            time.Time
 }
 
+// OfGenesis reports whether the epoch is that of a child of the genesis block (avalanchego, vms/proposervm/acp181). A node
+// reports it for a chain that has made no block.
+func (e Epoch) OfGenesis() bool { return e.Number == 1 && e.PChainHeight == 0 }
+
 type none struct{}
 
 // ownID is the part of a reply to info.getNodeID that Client needs.
