@@ -246,7 +246,7 @@ func TestDeliveryToL1(t *testing.T) {
 	own := createChain(990, `{"blockTimestamp":1607144400,"quorumNumerator":80}`)
 	strict := createChain(991, `{"blockTimestamp":1607144400,"requirePrimaryNetworkSigners":true}`)
 	// Disabling another validator, which has no node, changes the set.
-	leaving := p.convertTo(ctx, network, subnet, own)
+	conversion, leaving := p.convertTo(ctx, network, subnet, own)
 	network.Track(subnet)
 	c := newCChain(t, ctx, node)
 	m, _ := c.message(ctx, c.sendByContract(ctx, []byte("to be delivered")))
@@ -257,7 +257,10 @@ func TestDeliveryToL1(t *testing.T) {
 	}
 	bySubnet := []string{"--signing-subnet", subnet.String(), "--quorum", "80"}
 
-	// A chain without blocks has no epoch that its L1 was there in.
+	// A chain without blocks has no epoch that its L1 was there in. The conversion is signed nevertheless.
+	converted, code := s.command(ctx, "sign", "--node", node, "--allow-private-ips", "--tx", conversion.String())
+	require.Zero(t, code, "%s", converted)
+	require.Equal(t, ids.Empty, parseSigned(t, strings.TrimSpace(converted)).SourceChainID)
 	tip := p.height(ctx)
 	d := s.requireDelivery(ctx, s.sign(ctx, m, tip, bySubnet...), own.String(), "EPOCH_BEHIND")
 	require.Zero(t, d.Epoch.PChainHeight)
@@ -312,8 +315,9 @@ func TestDeliveryToL1(t *testing.T) {
 }
 
 // convertTo converts a subnet to an L1 with a manager on one of its chains. Its validators are the nodes of the network and
-// a validator without a node, whose key comes before all others. convertTo returns the validation ID of the latter.
-func (p *pChain) convertTo(ctx context.Context, network *localnet.Network, subnet, manager ids.ID) ids.ID {
+// a validator without a node, whose key comes before all others. convertTo returns the transaction's ID and the validation ID of
+// that validator.
+func (p *pChain) convertTo(ctx context.Context, network *localnet.Network, subnet, manager ids.ID) (conversion, validation ids.ID) {
 	p.t.Helper()
 	var first []byte
 	var all []*txs.ConvertSubnetToL1Validator
@@ -339,7 +343,7 @@ func (p *pChain) convertTo(ctx context.Context, network *localnet.Network, subne
 	}
 	add(withoutNode.nodeID, 10, withoutNode.proof)
 	// The wallet sorts the validators in place.
-	p.accepted(p.wallet.IssueConvertSubnetToL1Tx(subnet, manager, []byte{1}, all))
+	conversion = p.accepted(p.wallet.IssueConvertSubnetToL1Tx(subnet, manager, []byte{1}, all))
 	index := slices.IndexFunc(all, func(v *txs.ConvertSubnetToL1Validator) bool { return bytes.Equal(v.NodeID, withoutNode.nodeID.Bytes()) })
-	return subnet.Append(uint32(index))
+	return conversion, subnet.Append(uint32(index))
 }
