@@ -321,7 +321,7 @@ func TestNamedTestsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`(?m)^ *run \S+ go (?:-C (e2e) )?test (?:\./(\S+) )?(?:-run xxx )?(?:-bench (\w+)|-run (Test\w+))`).FindAllStringSubmatch(string(figures), -1)
+	named := regexp.MustCompile(`(?m)^ *run \S+ go (?:-C (e2e) )?test (?:-count 1 )?(?:\./(\S+) )?(?:-run xxx )?(?:-bench (\w+)|-run (Test\w+))`).FindAllStringSubmatch(string(figures), -1)
 	if len(named) < 10 {
 		t.Fatalf("bench/figures.sh: found %d tests with a name", len(named))
 	}
