@@ -16,8 +16,8 @@ NOVET      = -vet=off
 UNCACHED   = -count=1
 # The tests against real networks that make test runs.
 NETWORKS   = ^(TestWarpMessages|TestNodeSurface)$$
-# The tests of a browser, which build the service. They run without other packages, which would take the processors that
-# pages need to be ready in time.
+# The tests that drive a browser over the service, which they build. make test runs them without other packages, which would
+# take the processors that pages need to be ready in time.
 BROWSER    = TestConsoleInABrowser|TestReferenceInABrowser
 BROWSER_IN = ./handlers/console/browsertest
 # Tests with the directive test:plain compare results of one goroutine, or after processes were killed, with the truth.
