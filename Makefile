@@ -16,6 +16,10 @@ NOVET      = -vet=off
 UNCACHED   = -count=1
 # The tests against real networks that make test runs.
 NETWORKS   = ^(TestWarpMessages|TestNodeSurface)$$
+# The tests that drive a browser over the service, which they build. make test runs them without other packages, which would
+# take the processors that pages need to be ready in time.
+BROWSER    = TestConsoleInABrowser|TestReferenceInABrowser
+BROWSER_IN = ./handlers/console/browsertest
 # Tests with the directive test:plain compare results of one goroutine, or after processes were killed, with the truth.
 # The race detector only makes them slower.
 MARKED     = grep -r --include='*_test.go' '^//test:plain$$'
@@ -45,15 +49,17 @@ deps: ## install what the tests need, where apt may be used
 
 test: deps ## run what every change must pass: the product's tests, and two against real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -short -p 4 -timeout 10m ./... || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -short -skip '^($(BROWSER))$$' -p 4 -timeout 10m ./... || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/browser.json -- $(NOVET) $(UNCACHED) -run '^($(BROWSER))$$' -timeout 10m $(BROWSER_IN) || status=1; \
 	(cd e2e && export E2E_CACHE=$(CACHE) && go run ./localnet/build && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/e2e.json -- $(NOVET) $(UNCACHED) -short -run '$(NETWORKS)' -timeout 10m ./...) || status=1; \
 	$(SUMMARY) || status=1; exit $$status
 
 test-all: deps ## run every test of all modules, also the slow ones, with the race detector and against all kinds of real networks
 	@$(FILES); status=0; rm -f $(CACHE)/*.json; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN))$$' -p 3 -timeout 40m $(LONGEST) ./... || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/unit.json -- $(NOVET) -race -skip '^($(PLAIN)|$(BROWSER))$$' -p 3 -timeout 40m $(LONGEST) ./... || status=1; \
 	(status=0; \
 	nice $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/plain.json -- $(NOVET) -run '^($(PLAIN))$$' -timeout 20m $(PLAIN_IN) || status=1; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/browser.json -- $(NOVET) $(UNCACHED) -run '^($(BROWSER))$$' -timeout 20m $(BROWSER_IN) || status=1; \
 	(cd bench && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/bench.json -- $(NOVET) $(UNCACHED) ./...) || status=1; \
 	(cd deploy/helm && $(GOTESTSUM) --format pkgname --jsonfile $(CACHE)/helm.json -- $(NOVET) $(UNCACHED) ./...) || status=1; \
 	exit $$status) & others=$$!; \

@@ -308,13 +308,15 @@ func TestNamedTestsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	networks := regexp.MustCompile(`(?m)^NETWORKS += \^\(([\w|]+)\)\$\$$`).FindSubmatch(makefile)
-	if networks == nil {
-		t.Fatal("the Makefile has no NETWORKS")
-	}
-	for name := range strings.SplitSeq(string(networks[1]), "|") {
-		if !tests.have(t, "e2e", "\nfunc "+name+"(") {
-			t.Errorf("Makefile: e2e has no %s", name)
+	for variable, folder := range map[string]string{"NETWORKS": "e2e", "BROWSER": "handlers/console/browsertest"} {
+		names := regexp.MustCompile(`(?m)^` + variable + ` += (?:\^\()?([\w|]+)(?:\)\$\$)?$`).FindSubmatch(makefile)
+		if names == nil {
+			t.Fatalf("the Makefile has no %s", variable)
+		}
+		for name := range strings.SplitSeq(string(names[1]), "|") {
+			if !tests.have(t, folder, "\nfunc "+name+"(") {
+				t.Errorf("Makefile: %s has no %s", folder, name)
+			}
 		}
 	}
 	figures, err := os.ReadFile("bench/figures.sh")

@@ -76,13 +76,8 @@ func pinned(processor, program string, args ...string) []string {
 	return command
 }
 
-// ask sends an order and reads the reply.
-func (c *child) ask(order, reply any) error {
-	if err := json.NewEncoder(c.in).Encode(order); err != nil {
-		return err
-	}
-	return c.out.Decode(reply)
-}
+// send sends an order.
+func (c *child) send(order any) error { return json.NewEncoder(c.in).Encode(order) }
 
 // PID returns the process ID.
 func (c *child) PID() int { return c.cmd.Process.Pid }

@@ -63,9 +63,19 @@ type networkOrder struct {
 }
 
 type networkReply struct {
+	// Grown reports one chain's growth. Replies with it come before the one that ends the order.
+	Grown    *Growth `json:",omitempty"`
 	Messages []Message
 	Heights  map[string]uint64
 	Counts   Counts
+}
+
+// Growth is what an EVM chain has grown to.
+type Growth struct {
+	Chain  string // the name that the index status uses
+	Height uint64
+	// At is when the node had the block at that height.
+	At time.Time
 }
 
 // Message is a message that the validators have signed ahead of the round.
@@ -124,9 +134,15 @@ func (n *Network) Messages(first, count int) ([]Message, error) {
 	return reply.Messages, err
 }
 
-// Grow adds transactions to EVM chains, by position, and updates n.Heights.
-func (n *Network) Grow(transactions map[int]int) error {
+// Grow adds transactions to EVM chains, by position, one chain after the other. It calls grown, if not nil, when a chain
+// has its new blocks, while others still grow, and updates n.Heights at the end.
+func (n *Network) Grow(transactions map[int]int, grown func(Growth)) error {
 	reply, err := n.order(networkOrder{Grow: transactions})
+	for ; err == nil && reply.Grown != nil; reply, err = n.next() {
+		if grown != nil {
+			grown(*reply.Grown)
+		}
+	}
 	if err == nil {
 		n.Heights = reply.Heights
 	}
@@ -140,7 +156,15 @@ func (n *Network) Counts() (Counts, error) {
 }
 
 func (n *Network) order(order networkOrder) (reply networkReply, err error) {
-	if err := n.ask(order, &reply); err != nil {
+	if err := n.send(order); err != nil {
+		return reply, fmt.Errorf("simulated network: %w", err)
+	}
+	return n.next()
+}
+
+// next returns the next reply to an order.
+func (n *Network) next() (reply networkReply, err error) {
+	if err := n.out.Decode(&reply); err != nil {
 		return reply, fmt.Errorf("simulated network: %w", err)
 	}
 	return reply, nil
@@ -209,7 +233,7 @@ func (t *networkTask) serve() error {
 		} else if err != nil {
 			return err
 		}
-		reply, err := ready.follow(network, order)
+		reply, err := ready.follow(network, order, func(g Growth) error { return out.Encode(networkReply{Grown: &g}) })
 		if err != nil {
 			return err
 		}
@@ -219,7 +243,7 @@ func (t *networkTask) serve() error {
 	}
 }
 
-func (n *networkReady) follow(network *simnet.Network, order networkOrder) (reply networkReply, err error) {
+func (n *networkReady) follow(network *simnet.Network, order networkOrder, grown func(Growth) error) (reply networkReply, err error) {
 	for i := range order.Count {
 		message, err := n.Unsigned(fmt.Sprintf("%d", order.First+i))
 		if err != nil {
@@ -233,7 +257,11 @@ func (n *networkReady) follow(network *simnet.Network, order networkOrder) (repl
 		reply.Messages = append(reply.Messages, Message{Unsigned: message.Bytes(), Floor: floor})
 	}
 	for i, transactions := range order.Grow {
-		if err := network.EVM()[i].Grow(context.Background(), transactions); err != nil {
+		node := network.EVM()[i]
+		if err := node.Grow(context.Background(), transactions); err != nil {
+			return reply, err
+		}
+		if err := grown(Growth{Chain: n.EVM[i].Name(), Height: node.Tip(), At: time.Now()}); err != nil {
 			return reply, err
 		}
 	}

@@ -2,19 +2,109 @@ package rig
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"quorate/handlers"
+	"quorate/internal/simnet"
+	"quorate/internal/simnet/evmchain"
 )
+
+// TestMain runs the tests, or the simulated network that one of them starts.
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childEnv); text != "" {
+		if err := serveChild(text); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestGrow reports the growth of each chain with the height and the time at which it is there.
+func TestGrow(t *testing.T) {
+	o := simnet.Options{Seed: 1, Validators: 1}
+	for range 3 {
+		o.EVM = append(o.EVM, simnet.EVM{Options: evmchain.Options{L1: true, Txs: 10}, Dir: t.TempDir()})
+	}
+	network, err := StartNetwork(t.Context(), "", o)
+	require.NoError(t, err)
+	defer network.Stop()
+	before := maps.Clone(network.Heights)
+	var growths []Growth
+	require.NoError(t, network.Grow(map[int]int{0: 500, 2: 1}, func(g Growth) { growths = append(growths, g) }))
+	require.Len(t, growths, 2)
+	require.True(t, growths[0].At.Before(growths[1].At))
+	for _, g := range growths {
+		require.Greater(t, g.Height, before[g.Chain])
+		require.Equal(t, network.Heights[g.Chain], g.Height)
+	}
+	require.Equal(t, before[network.EVM[1].Name()], network.Heights[network.EVM[1].Name()])
+	counts, err := network.Counts() // the next order gets its own reply
+	require.NoError(t, err)
+	require.Zero(t, counts)
+}
+
+// TestDelays measures each delay from the growth of that chain on, and while others still grow.
+func TestDelays(t *testing.T) {
+	var index sync.Map // status by chain
+	polls, grew := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case polls <- struct{}{}:
+		case <-grew:
+		}
+		chains := make(map[string]handlers.ChainStatus)
+		index.Range(func(chain, next any) bool {
+			chains[chain.(string)] = handlers.ChainStatus{Next: next.(uint64)}
+			return true
+		})
+		_ = json.NewEncoder(w).Encode(handlers.IndexStatus{Networks: map[string]map[string]handlers.ChainStatus{NetworkName: chains}})
+	}))
+	defer server.Close()
+	process, err := StartProcess(filepath.Join(t.TempDir(), "log"), "sleep", "600") // the service must run
+	require.NoError(t, err)
+	defer func() { _ = process.Stop(syscall.SIGKILL) }()
+	s := &Service{Private: server.Listener.Addr().String(), client: server.Client(), process: process}
+
+	begun := time.Now()
+	var reached time.Time
+	delays, err := s.Delays(t.Context(), func(grown func(Growth)) error {
+		defer close(grew)
+		index.Store("a", uint64(8))
+		grown(Growth{Chain: "a", Height: 7, At: begun.Add(-time.Hour)})
+		<-polls // its response has a
+		<-polls // the response before was read
+		reached = time.Now()
+		index.Store("b", uint64(4))
+		grown(Growth{Chain: "b", Height: 3, At: begun.Add(-time.Minute)})
+		return nil
+	})
+	require.NoError(t, err)
+	require.Len(t, delays, 2)
+	require.GreaterOrEqual(t, delays[0], time.Hour)
+	require.LessOrEqual(t, delays[0], time.Hour+reached.Sub(begun))
+	require.GreaterOrEqual(t, delays[1], time.Minute+reached.Sub(begun))
+	require.LessOrEqual(t, delays[1], time.Minute+time.Since(begun))
+
+	_, err = s.Delays(t.Context(), func(func(Growth)) error { return io.ErrClosedPipe })
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
 
 // TestLoad makes as many requests as it should, reads responses of both forms to their end
 // over connections that stay open, and counts failures.

@@ -317,6 +317,49 @@ func (s *Service) Indexed(ctx context.Context, heights map[string]uint64, done f
 	})
 }
 
+// Delays has chains grow, each once, and returns for each the time from its growth to the response that shows the growth
+// as indexed. It requests the index again and again from before the first growth on, so a delay is never too short, and too
+// long by at most the time between two responses.
+func (s *Service) Delays(ctx context.Context, grow func(grown func(Growth)) error) (delays []time.Duration, err error) {
+	var mu sync.Mutex
+	waiting := make(map[string]Growth) // guarded by mu, by chain
+	ended := make(chan error, 1)
+	go func() {
+		ended <- grow(func(g Growth) {
+			mu.Lock()
+			defer mu.Unlock()
+			waiting[g.Chain] = g
+		})
+	}()
+	growing := true
+	var failed error
+	err = s.Await(ctx, func(ctx context.Context) error {
+		status, err := s.Index(ctx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		select {
+		case failed = <-ended:
+			growing = false
+		default:
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for chain, g := range waiting {
+			if status[chain].Next > g.Height {
+				delays = append(delays, now.Sub(g.At))
+				delete(waiting, chain)
+			}
+		}
+		if failed == nil && (growing || len(waiting) > 0) {
+			return fmt.Errorf("growth of %d chains is not indexed, more growth to come: %t", len(waiting), growing)
+		}
+		return nil
+	})
+	return delays, errors.Join(failed, err)
+}
+
 // Metrics returns the service's metrics by name; those that differ by labels are added up.
 func (s *Service) Metrics(ctx context.Context) (map[string]float64, error) {
 	content, err := s.Get(ctx, s.Private, "/metrics")

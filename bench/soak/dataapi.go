@@ -23,7 +23,7 @@ func (s *soak) owner(c history.Chain, rng *rand.Rand) (owner ids.ShortID, path s
 	all := s.primary.node.Addresses()
 	owner = all[min(int(rng.ExpFloat64()*float64(len(all))/8), len(all)-1)]
 	text, err := address.FormatBech32(constants.GetHRP(s.net.NetworkID()), owner[:])
-	name := map[history.Chain]string{history.P: "p-chain", history.X: "x-chain"}[c]
+	name := map[history.Chain]string{history.P: "p-chain", history.X: "x-chain", history.C: "c-chain"}[c]
 	return owner, "/v1/networks/fuji/blockchains/" + name + "/%s?addresses=" + text, err
 }
 
@@ -33,8 +33,9 @@ type utxo struct {
 	BlockTimestamp                                                                    int64
 }
 
-// utxos requests the newest unspent outputs of an address. They must be those at a height
-// between the one that the response names and the chain's height afterwards.
+// utxos requests the newest unspent outputs of an address, or of the C-Chain all outputs, spent or not: the chains that they
+// are exported to decide whether they are spent. They must be those at a height between the one that the response names and
+// the chain's height afterwards.
 func (s *soak) utxos(c history.Chain) func(context.Context, *rand.Rand) error {
 	return func(ctx context.Context, rng *rand.Rand) error {
 		const size = 100
@@ -46,7 +47,7 @@ func (s *soak) utxos(c history.Chain) func(context.Context, *rand.Rand) error {
 			NextPageToken string
 			UTXOs         []utxo
 		}
-		header, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "utxos")+"&pageSize="+strconv.Itoa(size), nil, &page)
+		header, err := s.ask(ctx, http.MethodGet, fmt.Sprintf(path, "utxos")+"&pageSize="+strconv.Itoa(size)+"&includeSpent="+strconv.FormatBool(c == history.C), nil, &page)
 		if err != nil {
 			return err
 		}
@@ -63,14 +64,23 @@ func (s *soak) utxos(c history.Chain) func(context.Context, *rand.Rand) error {
 			}
 		}
 		truth := s.primary.outputs(c, owner)
-		// Outputs between chains depend on the index of both; they are not compared.
-		got := slices.DeleteFunc(page.UTXOs, func(u utxo) bool { return u.CreatedOnChainID != u.ConsumedOnChainID })
 		if page.NextPageToken != "" && len(page.UTXOs) != size {
 			return wrong("a page of %d with another after it", len(page.UTXOs))
 		}
+		var oldest int64 // of the page, if there are more
+		if page.NextPageToken != "" {
+			oldest = page.UTXOs[size-1].BlockTimestamp
+		}
+		// Outputs of other chains, and whether one between chains is spent, depend on the index of both; they are not compared.
+		got := slices.DeleteFunc(page.UTXOs, func(u utxo) bool {
+			if c == history.C {
+				return u.CreatedOnChainID != s.net.Blockchain().String()
+			}
+			return u.CreatedOnChainID != u.ConsumedOnChainID
+		})
 		var why error
 		for height := from; height <= to; height++ {
-			if why = compare(got, truth, height, page.NextPageToken != ""); why == nil {
+			if why = compare(got, truth, height, oldest); why == nil {
 				return nil
 			}
 		}
@@ -78,16 +88,14 @@ func (s *soak) utxos(c history.Chain) func(context.Context, *rand.Rand) error {
 	}
 }
 
-// compare returns how unspent outputs differ from the truth at a height. If there are more,
-// these must be the newest.
-func compare(got []utxo, truth []output, height uint64, more bool) error {
+// compare returns how outputs differ from the truth at a height. Those up to the second oldest may be missing.
+func compare(got []utxo, truth []output, height uint64, oldest int64) error {
 	want := make(map[string]*output)
 	for i := range truth {
 		if o := &truth[i]; o.height <= height && o.spent > height {
 			want[o.id.String()] = o
 		}
 	}
-	var oldest int64
 	for _, u := range got {
 		o := want[u.UTXOID]
 		if o == nil {
@@ -98,11 +106,10 @@ func compare(got []utxo, truth []output, height uint64, more bool) error {
 			o.transfer && strconv.FormatUint(o.amount, 10) != u.Amount {
 			return fmt.Errorf("got %+v, want %+v", u, *o)
 		}
-		oldest = u.BlockTimestamp
 		delete(want, u.UTXOID)
 	}
 	for id, o := range want {
-		if !more || o.time.Unix() > oldest {
+		if o.time.Unix() > oldest {
 			return fmt.Errorf("%s of height %d is missing", id, o.height)
 		}
 	}

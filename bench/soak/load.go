@@ -41,6 +41,7 @@ func (s *soak) load(ctx context.Context, running *sync.WaitGroup) {
 		{"sign again", 1, func(ctx context.Context, rng *rand.Rand) error { return s.sign(ctx, rng.Uint64N(signed.Load()+1)) }},
 		{"P-Chain utxos", 1, s.utxos(history.P)},
 		{"X-Chain utxos", 1, s.utxos(history.X)},
+		{"C-Chain utxos", 1, s.utxos(history.C)},
 		{"P-Chain balances", 1, s.balances(history.P)},
 		{"X-Chain balances", 1, s.balances(history.X)},
 		{"ERC-1155 balances", 1, s.tokens},
@@ -259,7 +260,7 @@ func forwarded(err error, garbage bool) error {
 func (s *soak) indexed(ctx context.Context) error {
 	var err error
 	reads := []func(context.Context, *rand.Rand) error{
-		s.utxos(history.P), s.utxos(history.X), s.tokens, s.latest,
+		s.utxos(history.P), s.utxos(history.X), s.utxos(history.C), s.tokens, s.latest,
 		s.rpcHeight, s.rpcBlock("/ext/bc/X", "avm.getBlockByHeight", history.X),
 	}
 	for until := time.Now().Add(10 * time.Minute); time.Now().Before(until); {

@@ -42,30 +42,31 @@ func (p *primary) grow(ctx context.Context) error {
 
 func (p *primary) height() uint64 { return p.node.Height(history.P) }
 
-// output is an output that was created on the chain where it is spent: that chain alone
-// decides whether it is spent.
+// output is an output that was created on the chain where it is spent, which alone decides whether it is, or that the
+// C-Chain has exported.
 type output struct {
 	id, txID, assetID ids.ID
 	index             uint32
 	amount            uint64
 	transfer          bool // of an asset
 	time, spentTime   time.Time
-	height, spent     uint64 // MaxUint64 while it is unspent
+	height, spent     uint64 // MaxUint64 while it is unspent, and of the C-Chain
 }
 
-// outputs returns the outputs so far that an address can spend alone.
+// outputs returns the outputs of a chain so far that an address can spend alone. Those of the P- and X-Chain that went to
+// other chains are not among them; the C-Chain has only such.
 func (p *primary) outputs(c history.Chain, address ids.ShortID) (all []output) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for o := range p.node.Generator().Truth().Outputs() {
-		if o.Chain != c || o.Destination != c || o.Threshold > 1 || !slices.Contains(o.Addresses, address) {
+		if o.Chain != c || c != history.C && o.Destination != c || o.Threshold > 1 || !slices.Contains(o.Addresses, address) {
 			continue
 		}
 		one := output{
 			id: o.ID, txID: o.TxID, assetID: o.AssetID, index: o.Index, amount: o.Amount,
 			transfer: o.Kind == history.Transfer, time: o.Time, height: o.Height, spent: math.MaxUint64,
 		}
-		if o.Spent != nil {
+		if o.Spent != nil && c != history.C {
 			one.spent, one.spentTime = o.Spent.Height, o.Spent.Time
 		}
 		all = append(all, one)

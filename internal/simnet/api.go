@@ -385,9 +385,17 @@ func (n *Network) getL1Validator(validationID ids.ID) (any, error) {
 }
 
 func (n *Network) proposer(name, method string) (any, error) {
-	if name != "P" && name != "C" && (name != "X" || n.past == nil) {
-		id, err := ids.FromString(name)
-		if err != nil {
+	var id ids.ID
+	switch {
+	case name == "P":
+		id = constants.PlatformChainID
+	case name == "C":
+		id = n.chain
+	case name == "X" && n.past != nil:
+		id = n.xChain
+	default:
+		var err error
+		if id, err = ids.FromString(name); err != nil {
 			return nil, errNotFound
 		}
 		if _, ok := n.chains[id]; !ok {
@@ -398,9 +406,7 @@ func (n *Network) proposer(name, method string) (any, error) {
 	case "proposervm.getProposedHeight":
 		return api.GetHeightResponse{Height: avajson.Uint64(n.ProposedHeight())}, nil
 	case "proposervm.getCurrentEpoch":
-		n.mu.Lock()
-		e := n.clock.epoch(time.Now())
-		n.mu.Unlock()
+		e := n.epoch(id)
 		return proposervm.GetEpochResponse{Number: avajson.Uint64(e.Number), StartTime: avajson.Uint64(e.StartTime), PChainHeight: avajson.Uint64(e.PChainHeight)}, nil
 	}
 	return nil, unknownMethod(method)

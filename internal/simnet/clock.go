@@ -5,18 +5,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ava-labs/avalanchego/upgrade"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators"
+	"github.com/ava-labs/avalanchego/vms/proposervm/acp181"
 	"github.com/ava-labs/avalanchego/vms/proposervm/block"
 )
 
 // clock relates P-Chain heights to time. It computes the proposed height of a node
-// (avalanchego, vms/platformvm/validators, GetMinimumHeight) and the epochs that follow from
-// it (vms/proposervm/acp181), also those of past times.
+// (avalanchego, vms/platformvm/validators, GetMinimumHeight).
 type clock struct {
-	lag, duration time.Duration
-	start         time.Time
-	base          uint64         // height before accepted
-	accepted      []acceptedTime // in order
+	lag      time.Duration
+	first    chainTip       // of each blockchain: the first block of an epoch, when the clock starts
+	base     uint64         // height before accepted
+	accepted []acceptedTime // in order
 }
 
 // acceptedTime is when the block at a height was accepted, with all blocks since the entry
@@ -27,7 +28,11 @@ type acceptedTime struct {
 }
 
 func newClock(o Options, height uint64) clock {
-	c := clock{lag: o.ProposedAfter, duration: o.upgrades().GraniteEpochDuration, start: time.Now().Truncate(time.Second), base: height}
+	start := time.Now().Truncate(time.Second)
+	c := clock{
+		lag: o.ProposedAfter, base: height,
+		first: chainTip{at: start, pChainHeight: height, epoch: block.Epoch{PChainHeight: height, Number: 1, StartTime: start.Unix()}},
+	}
 	if c.lag == 0 {
 		c.lag = validators.RecentlyAcceptedWindowTTL
 	}
@@ -50,13 +55,13 @@ func (c *clock) before(t time.Time) int {
 	return i
 }
 
-// accept notes that the blocks up to a height are accepted, and drops entries that neither
-// the present proposed height nor the present epoch needs.
+// accept notes that the blocks up to a height are accepted, and drops entries that the
+// present proposed height does not need.
 func (c *clock) accept(height uint64, now time.Time) {
 	if height <= c.tip(len(c.accepted)) {
 		return
 	}
-	if i := c.before(now.Add(-max(c.lag, 0) - c.duration)); i > len(c.accepted)/2 {
+	if i := c.before(now.Add(-max(c.lag, 0) - 1)); i > len(c.accepted)/2 {
 		c.base = c.tip(i)
 		c.accepted = slices.Clone(c.accepted[i:])
 	}
@@ -77,9 +82,20 @@ func (c *clock) proposed(t time.Time) uint64 {
 	return older
 }
 
-// epoch returns the epoch at a time.
-func (c *clock) epoch(now time.Time) block.Epoch {
-	since := now.Sub(c.start)
-	start := c.start.Add(since.Truncate(c.duration))
-	return block.Epoch{Number: uint64(since/c.duration) + 1, StartTime: start.Unix(), PChainHeight: c.proposed(start)}
+// chainTip is what the epoch of a blockchain's next block depends on, of its last block.
+type chainTip struct {
+	at           time.Time
+	pChainHeight uint64
+	epoch        block.Epoch
+}
+
+// next returns the epoch of a block after t.
+func (t *chainTip) next(upgrades upgrade.Config, now time.Time) block.Epoch {
+	return acp181.NewEpoch(upgrades, t.pChainHeight, t.epoch, t.at, now.Truncate(time.Second))
+}
+
+// accept makes a block the last one. It seals the epoch if the epoch's time is over.
+func (t *chainTip) accept(upgrades upgrade.Config, now time.Time, pChainHeight uint64) {
+	t.epoch = t.next(upgrades, now)
+	t.at, t.pChainHeight = now.Truncate(time.Second), pChainHeight
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/ava-labs/avalanchego/utils/timer/mockable"
 	"github.com/ava-labs/avalanchego/utils/window"
 	"github.com/ava-labs/avalanchego/vms/platformvm/validators"
+	"github.com/ava-labs/avalanchego/vms/proposervm/block"
 )
 
 // The proposed height is the one that avalanchego computes with its window of recent blocks.
 func TestProposedHeightIsANodes(t *testing.T) {
 	c := newClock(Options{Seed: 1}, 10)
 	var now mockable.Clock
-	now.Set(c.start)
+	now.Set(c.first.at)
 	recent := window.New[uint64](window.Config{
 		Clock: &now, MaxSize: validators.MaxRecentlyAcceptedWindowSize, MinSize: validators.MinRecentlyAcceptedWindowSize, TTL: validators.RecentlyAcceptedWindowTTL,
 	})
@@ -43,29 +44,39 @@ func TestProposedHeightIsANodes(t *testing.T) {
 	require.Less(t, len(c.accepted), 1000, "old entries are dropped")
 
 	c = newClock(Options{ProposedAfter: -1}, 10)
-	c.accept(12, c.start.Add(time.Second))
-	require.Equal(t, uint64(10), c.proposed(c.start))
-	require.Equal(t, uint64(12), c.proposed(c.start.Add(time.Second)))
+	c.accept(12, c.first.at.Add(time.Second))
+	require.Equal(t, uint64(10), c.proposed(c.first.at))
+	require.Equal(t, uint64(12), c.proposed(c.first.at.Add(time.Second)))
 }
 
-// An epoch has the height that was proposed when it began.
+// The first block after the end of an epoch's time seals it. Until then the epoch lasts. The next epoch has the P-Chain height
+// and the time of that block.
 func TestEpochs(t *testing.T) {
-	c := newClock(Options{ProposedAfter: 10 * time.Second, EpochDuration: time.Minute}, 5)
-	at := func(seconds int) time.Time { return c.start.Add(time.Duration(seconds) * time.Second) }
-	height := func(seconds int) (number, pChainHeight uint64) {
-		e := c.epoch(at(seconds))
-		require.Equal(t, at((seconds/60)*60).Unix(), e.StartTime)
-		return e.Number, e.PChainHeight
-	}
-	require.Equal(t, uint64(5), c.epoch(at(0)).PChainHeight)
+	o := Options{ProposedAfter: 10 * time.Second, EpochDuration: time.Minute}
+	c := newClock(o, 5)
+	at := func(seconds int) time.Time { return c.first.at.Add(time.Duration(seconds) * time.Second) }
+	chain := c.first
 	c.accept(6, at(30))
 	c.accept(7, at(55))
+	c.accept(8, at(630))
 	for _, test := range []struct {
-		seconds      int
-		number, want uint64
-	}{{59, 1, 5}, {60, 2, 6}, {119, 2, 6}, {120, 3, 7}, {600, 11, 7}} {
-		number, got := height(test.seconds)
-		require.Equal(t, test.number, number)
-		require.Equal(t, test.want, got, "after %d s", test.seconds)
+		seconds              int
+		block                bool // one is made
+		number, height, from int  // of the epoch of the next block
+	}{
+		{0, false, 1, 5, 0},
+		{59, true, 1, 5, 0},
+		{61, false, 1, 5, 0},  // the last block was within the time
+		{600, false, 1, 5, 0}, // no block, no new epoch
+		{620, true, 2, 7, 620},
+		{650, true, 2, 7, 620},
+		{700, true, 3, 8, 700},
+		{820, false, 3, 8, 700},
+	} {
+		if test.block {
+			chain.accept(o.upgrades(), at(test.seconds), c.proposed(at(test.seconds)))
+		}
+		want := block.Epoch{Number: uint64(test.number), PChainHeight: uint64(test.height), StartTime: at(test.from).Unix()}
+		require.Equal(t, want, chain.next(o.upgrades(), at(test.seconds)), "after %d s", test.seconds)
 	}
 }

@@ -84,6 +84,11 @@ func (n *Network) addEVM(ctx context.Context, c EVM) error {
 	if err := node.Grow(ctx, o.Txs); err != nil {
 		return fmt.Errorf("making EVM chain %d: %w", o.ChainID, err)
 	}
+	node.OnGrown(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.madeBlock(o.BlockchainID, time.Now())
+	})
 	if c.Pace > 0 {
 		n.running.Go(func() {
 			if err := node.Follow(ctx, c.Pace); err != nil {

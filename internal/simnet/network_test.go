@@ -15,6 +15,10 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm"
 	platformapi "github.com/ava-labs/avalanchego/vms/platformvm/api"
 	"github.com/ava-labs/avalanchego/vms/proposervm"
+	"github.com/ava-labs/avalanchego/vms/proposervm/block"
+
+	"quorate/internal/simnet/evmchain"
+	"quorate/internal/simnet/history"
 )
 
 func start(t *testing.T, o Options) *Network {
@@ -164,11 +168,21 @@ func TestNodeAPI(t *testing.T) {
 	before, err := p.GetValidatorsAt(ctx, constants.PrimaryNetworkID, 1)
 	require.NoError(t, err)
 	require.Len(t, before, 8)
-	require.Eventually(t, func() bool {
-		epoch, err := proposed.GetCurrentEpoch(ctx)
+	epochOf := func(chain string) block.Epoch {
+		epoch, err := proposervm.NewJSONRPCClient(n.NodeURL(), chain).GetCurrentEpoch(ctx)
 		require.NoError(t, err)
+		return epoch
+	}
+	require.Eventually(t, func() bool {
+		epoch := epochOf("C")
 		return epoch.PChainHeight == 2 && epoch.Number > first.Number
-	}, time.Minute, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond, "a chain that is not simulated counts as making blocks")
+	idle := epochOf("P")
+	require.Equal(t, uint64(1), idle.PChainHeight, "the last block of the P-Chain was made when 1 was proposed")
+	n.Advance(constants.PrimaryNetworkID, nil)
+	sealed := epochOf("P")
+	require.Equal(t, idle.Number+1, sealed.Number, "a block seals the epoch")
+	require.Equal(t, uint64(2), sealed.PChainHeight)
 
 	n.SetAPIFault(&APIFault{Status: 503})
 	_, err = p.GetHeight(ctx)
@@ -176,6 +190,31 @@ func TestNodeAPI(t *testing.T) {
 	n.SetAPIFault(nil)
 	_, err = p.GetHeight(ctx)
 	require.NoError(t, err)
+}
+
+// Each block of a simulated chain can seal the epoch of that chain, and of no other.
+func TestBlocksSealEpochs(t *testing.T) {
+	n := start(t, Options{Seed: 3, Validators: 1, EpochDuration: time.Second,
+		History: &History{Options: history.Options{Txs: 20}}, EVM: []EVM{{Options: evmchain.Options{L1: true, Txs: 20}}, {Options: evmchain.Options{L1: true, Txs: 20}}}})
+	evm := n.EVM()[0]
+	l1, idle := evm.Generator().BlockchainID(), n.EVM()[1].Generator().BlockchainID()
+	number := func(chainID ids.ID) uint64 {
+		epoch, err := proposervm.NewJSONRPCClient(n.NodeURL(), chainID.String()).GetCurrentEpoch(t.Context())
+		require.NoError(t, err)
+		return epoch.Number
+	}
+	height := n.History().Height(history.C)
+	require.Eventually(t, func() bool {
+		require.NoError(t, evm.Grow(t.Context(), 1))
+		return number(l1) > 1
+	}, time.Minute, 100*time.Millisecond)
+	require.Equal(t, uint64(1), number(n.Blockchain()))
+	require.Eventually(t, func() bool {
+		require.NoError(t, n.History().Grow(t.Context(), 1))
+		return n.History().Height(history.C) > height
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, uint64(2), number(n.Blockchain()))
+	require.Equal(t, uint64(1), number(idle))
 }
 
 func TestNothingIsLeftRunning(t *testing.T) {

@@ -48,9 +48,9 @@ type Options struct {
 	// height is its height, unless 64 newer blocks are accepted before. 0 means 30 s, like a
 	// node; a negative time means none, like a node with proposervm-use-current-height.
 	ProposedAfter time.Duration
-	// EpochDuration is the duration of epochs (ACP-181); 0 means that of the network's
-	// upgrades. Epochs follow each other without a gap, as if each chain made blocks all the
-	// time.
+	// EpochDuration is the shortest duration of epochs (ACP-181); 0 means that of the
+	// network's upgrades. The first block of a chain after that time seals its epoch. Chains
+	// without simulated blocks count as making one for each request of their epoch.
 	EpochDuration time.Duration
 	// Log receives log lines; nil means no log.
 	Log *slog.Logger `json:"-"`

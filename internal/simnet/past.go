@@ -6,6 +6,7 @@ import (
 	"time"
 
 	avagenesis "github.com/ava-labs/avalanchego/genesis"
+	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/avalanchego/utils/constants"
 
 	"quorate/internal/simnet/history"
@@ -61,8 +62,24 @@ func (n *Network) remember(ctx context.Context, h History) error {
 		return err
 	}
 	n.clock = newClock(n.options, n.past.Height(history.P))
-	n.past.OnGrown(func() { n.accepted(n.past.Height(history.P)) })
 	n.chain, n.xChain = g.ChainID(history.C), g.ChainID(history.X)
+	chains := map[ids.ID]history.Chain{constants.PlatformChainID: history.P, n.xChain: history.X, n.chain: history.C}
+	heights := make(map[ids.ID]uint64)
+	for id, c := range chains {
+		heights[id] = n.past.Height(c)
+	}
+	n.past.OnGrown(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		now := time.Now()
+		n.clock.accept(n.past.Height(history.P), now)
+		for id, c := range chains {
+			if height := n.past.Height(c); height > heights[id] {
+				heights[id] = height
+				n.madeBlock(id, now)
+			}
+		}
+	})
 	clear(n.chains)
 	n.chains[n.chain], n.chains[n.xChain] = constants.PrimaryNetworkID, constants.PrimaryNetworkID
 	if n.l1Main != [32]byte{} {

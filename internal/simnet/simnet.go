@@ -31,6 +31,7 @@ import (
 	"github.com/ava-labs/avalanchego/vms/platformvm/block"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp"
 	"github.com/ava-labs/avalanchego/vms/platformvm/warp/payload"
+	proposerblock "github.com/ava-labs/avalanchego/vms/proposervm/block"
 
 	"quorate/internal/simnet/evmchain"
 	"quorate/internal/simnet/history"
@@ -62,11 +63,12 @@ type Network struct {
 	cancel context.CancelFunc // stops chains that grow by themselves
 
 	mu     sync.Mutex
-	states []dated             // guarded by mu; by height, the first one from height 1 on
-	blocks []block.Block       // guarded by mu; P-Chain blocks requested so far, without a history
-	signed map[ids.ID]*signing // guarded by mu; of recent messages
-	recent []ids.ID            // guarded by mu; keys of signed, oldest first
-	clock  clock               // guarded by mu
+	states []dated              // guarded by mu; by height, the first one from height 1 on
+	blocks []block.Block        // guarded by mu; P-Chain blocks requested so far, without a history
+	signed map[ids.ID]*signing  // guarded by mu; of recent messages
+	recent []ids.ID             // guarded by mu; keys of signed, oldest first
+	clock  clock                // guarded by mu
+	tips   map[ids.ID]*chainTip // guarded by mu, by blockchain; without an entry, that of the clock
 }
 
 // state is the validators of each subnet at a P-Chain height.
@@ -111,6 +113,7 @@ func Start(o Options) (*Network, error) {
 		chain:   draw(o.Seed, "chain", 0),
 		chains:  make(map[ids.ID]ids.ID),
 		signed:  make(map[ids.ID]*signing),
+		tips:    make(map[ids.ID]*chainTip),
 	}
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
@@ -295,11 +298,34 @@ func (n *Network) ProposedHeight() uint64 {
 	return n.clock.proposed(time.Now())
 }
 
-// accepted notes that P-Chain blocks up to a height are accepted.
-func (n *Network) accepted(height uint64) {
+// tip returns the last block of a blockchain. The caller holds mu.
+func (n *Network) tip(chainID ids.ID) *chainTip {
+	t := n.tips[chainID]
+	if t == nil {
+		first := n.clock.first
+		t = &first
+		n.tips[chainID] = t
+	}
+	return t
+}
+
+// madeBlock notes that a blockchain has a new block. The caller holds mu.
+func (n *Network) madeBlock(chainID ids.ID, now time.Time) {
+	n.tip(chainID).accept(n.options.upgrades(), now, n.clock.proposed(now))
+}
+
+// epoch returns the epoch of a blockchain's next block. A blockchain whose blocks simnet does not make counts as having made
+// one just now.
+func (n *Network) epoch(chainID ids.ID) proposerblock.Epoch {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.clock.accept(height, time.Now())
+	now := time.Now()
+	made := chainID == constants.PlatformChainID || n.past != nil && (chainID == n.chain || chainID == n.xChain) ||
+		slices.ContainsFunc(n.evm, func(node *evmchain.Node) bool { return node.Generator().BlockchainID() == chainID })
+	if !made {
+		n.madeBlock(chainID, now)
+	}
+	return n.tip(chainID).next(n.options.upgrades(), now)
 }
 
 // upgrades returns the network's upgrades.
@@ -345,7 +371,9 @@ func (n *Network) Advance(subnetID ids.ID, change func(members map[ids.NodeID]Me
 	}
 	n.states = append(n.states, dated{from: from, state: next})
 	if n.past == nil {
-		n.clock.accept(from, time.Now())
+		now := time.Now()
+		n.clock.accept(from, now)
+		n.madeBlock(constants.PlatformChainID, now)
 	}
 }
 

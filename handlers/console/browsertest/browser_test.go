@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"os"
 	"os/exec"
@@ -81,13 +82,36 @@ func TestConsoleInABrowser(t *testing.T) {
 	}
 }
 
+// folder holds the service until TestMain removes it.
+var folder string
+
+// program builds the service, once for all tests, and returns its path.
+var program = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(folder, "quorate")
+	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binary, "quorate/cmd/quorate").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the service: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "browsertest-"); err != nil {
+		log.Fatal(err)
+	}
+	status := m.Run()
+	if err := os.RemoveAll(folder); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(status)
+}
+
 // startDev runs quorate dev until the test ends and returns its console's URL, and
 // what it has printed so far.
 func startDev(t *testing.T) (url string, output func() string) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "quorate")
-	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "quorate/cmd/quorate").CombinedOutput()
-	require.NoError(t, err, "%s", built)
+	binary, err := program()
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	dev := exec.CommandContext(ctx, binary, "dev", "--listen", "127.0.0.1:0", "--private-listen", "127.0.0.1:0", "--latency", "60ms", "--validators", "60", "--faults", "0.2")
 	dev.Cancel = func() error { return dev.Process.Signal(os.Interrupt) }

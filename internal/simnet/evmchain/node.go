@@ -24,6 +24,7 @@ type Node struct {
 	file      *os.File
 	w         *bufio.Writer // owned by the writer
 	size      int64         // owned by the writer
+	onGrown   func()        // owned by the writer; nil or called when there are more blocks
 
 	mu     sync.RWMutex
 	blocks []place           // guarded by mu, by number
@@ -99,6 +100,10 @@ func (n *Node) Txs() int {
 	return len(n.txs)
 }
 
+// OnGrown sets a function that is called whenever blocks become visible. Like Grow, only one goroutine at a time may call
+// it.
+func (n *Node) OnGrown(f func()) { n.onGrown = f }
+
 // publishBytes is the approximate size of the blocks that become visible at once.
 const publishBytes = 1 << 20
 
@@ -149,6 +154,16 @@ func (n *Node) Follow(ctx context.Context, pace time.Duration) error {
 
 // publish writes blocks and makes them visible.
 func (n *Node) publish(batch []*Block) error {
+	if err := n.write(batch); err != nil {
+		return err
+	}
+	if n.onGrown != nil {
+		n.onGrown()
+	}
+	return nil
+}
+
+func (n *Node) write(batch []*Block) error {
 	places := make([]place, 0, len(batch))
 	for _, b := range batch {
 		p := place{at: n.size, text: uint32(len(b.Text)), receipts: uint32(len(b.Receipts)), traces: uint32(len(b.Traces)), txs: uint32(len(b.Txs)), settled: uint32(b.settled)}
