@@ -253,6 +253,21 @@ func TestDevSignsAndStops(t *testing.T) {
 	require.Contains(t, second, "--listen")
 }
 
+// A dev that is interrupted while it starts removes its folder once the store has ended. Before, the store was still being
+// opened in it.
+func TestDevInterruptedLeavesNoFolder(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errOut lines
+	code := run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--private-listen", "127.0.0.1:0", "--validators", "1", "--history", "0"}, strings.NewReader(""), &lines{}, &errOut)
+	require.Contains(t, []int{exitOK, exitFailed}, code, errOut.String()) // failed if the store was not open yet
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 // TestDevWithOfficialClient points the official client at dev, as dev says.
 func TestDevWithOfficialClient(t *testing.T) {
 	official := chainkit.Install(t)
