@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -263,6 +264,9 @@ func TestDevInterruptedLeavesNoFolder(t *testing.T) {
 	var errOut lines
 	code := run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--private-listen", "127.0.0.1:0", "--validators", "1", "--history", "0"}, strings.NewReader(""), &lines{}, &errOut)
 	require.Contains(t, []int{exitOK, exitFailed}, code, errOut.String()) // failed if the store was not open yet
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	require.NotContains(t, string(stacks), "quorate/internal/store.PebbleOptions.open(", "the store is still being opened")
 	left, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	require.Empty(t, left)
