@@ -73,7 +73,8 @@ func (o *opening) run(ctx context.Context, open func() (*pebble.DB, error), late
 		close(abandoned)
 		select {
 		case <-over:
-		case <-o.failed:
+		case err := <-o.failed:
+			return nil, err
 		case <-time.After(lateness):
 		}
 		return nil, fmt.Errorf("interrupted while replaying the log: %w", context.Cause(ctx))
