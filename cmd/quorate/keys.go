@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -64,14 +66,36 @@ type keyBook interface {
 // bookInFolder is the keyBook of a data folder.
 type bookInFolder struct{ file access.KeyFile }
 
+// used returns an error if neither a service nor keys add has used the folder. Changing the file would create it.
+func (b bookInFolder) used() error {
+	folder := filepath.Dir(string(b.file))
+	for _, path := range []string{string(b.file), filepath.Join(folder, config.StoreFolder)} {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return nil // the caller reports other errors
+		}
+	}
+	return &exitError{
+		code: exitFailed, err: fmt.Errorf("there are no API keys and no store in %s", folder),
+		hint: "Name the service's data folder with --data-dir, or its PostgreSQL server with --store.",
+	}
+}
+
 func (b bookInFolder) Place() string { return string(b.file) }
 func (b bookInFolder) Add(_ context.Context, name, class string, now time.Time) (string, error) {
 	return b.file.Add(name, class, now)
 }
 func (b bookInFolder) Revoke(_ context.Context, name string, now time.Time) error {
+	if err := b.used(); err != nil {
+		return err
+	}
 	return b.file.Revoke(name, now)
 }
-func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) { return b.file.List() }
+func (b bookInFolder) List(context.Context) ([]access.KeyInfo, error) {
+	if err := b.used(); err != nil {
+		return nil, err
+	}
+	return b.file.List()
+}
 
 // bookInStore is the keyBook of a store that processes share.
 type bookInStore struct{ *access.KeyStore }
@@ -189,8 +213,8 @@ func newKeysRevoke() *cobra.Command {
 
 // keyFailure adds what to do about err; hint is for failures of the place of the keys.
 func keyFailure(err error, hint string) error {
-	if err == nil {
-		return nil
+	if known := (*exitError)(nil); err == nil || errors.As(err, &known) {
+		return err
 	}
 	for _, mistake := range []error{access.ErrKeyExists, access.ErrKeyName, access.ErrNoKey, access.ErrTooManyKeys} {
 		if errors.Is(err, mistake) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -137,6 +139,35 @@ func TestUnprintedKeyIsRevoked(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	require.False(t, keys[0].Revoked.IsZero())
+}
+
+// A folder that no service has used is probably not the one that was meant.
+func TestKeysOfAnUnusedFolder(t *testing.T) {
+	empty := t.TempDir()
+	missing := filepath.Join(empty, "missing")
+	for _, dir := range []string{empty, missing} {
+		for _, args := range [][]string{{"list"}, {"revoke", "explorer"}} {
+			code, out, errOut := quorate(t, "", append(append([]string{"keys"}, args...), "--data-dir", dir)...)
+			require.Equal(t, exitFailed, code, args)
+			require.Empty(t, out)
+			require.Contains(t, errOut, "there are no API keys and no store in "+dir)
+			require.Contains(t, errOut, "--data-dir")
+		}
+	}
+	left, err := os.ReadDir(empty)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	// The folder of a service without API keys has a store, and the first key needs none.
+	require.NoError(t, os.Mkdir(filepath.Join(empty, config.StoreFolder), 0o700))
+	code, out, errOut := quorate(t, "", "keys", "list", "--data-dir", empty)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "NAME")
+	code, _, errOut = quorate(t, "", "keys", "add", "explorer", "--data-dir", missing)
+	require.Zero(t, code, errOut)
+	code, out, errOut = quorate(t, "", "keys", "list", "--data-dir", missing)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "explorer")
 }
 
 // A network that is not open cannot be verified. Its index may be wrong.

@@ -258,7 +258,7 @@ Sign and verify one message:
   quorate verify --node http://127.0.0.1:9650 SIGNED_MESSAGE
 
 Exit codes: 0 done, 1 failed, 2 mistake in the command line or configuration,
-3 no quorum (sign, measure), not valid or not deliverable (verify).`,
+3 no quorum (sign, measure), not known yet (sign), not valid or not deliverable (verify).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// run suggests a command in its hint.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -251,6 +252,24 @@ func TestDevSignsAndStops(t *testing.T) {
 	code, _, second := quorate(t, "", "dev", "--listen", strings.TrimPrefix(base, "http://"))
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, second, "--listen")
+}
+
+// A dev that is interrupted while it starts removes its folder once the store has ended. Before, the store was still being
+// opened in it.
+func TestDevInterruptedLeavesNoFolder(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errOut lines
+	code := run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--private-listen", "127.0.0.1:0", "--validators", "1", "--history", "0"}, strings.NewReader(""), &lines{}, &errOut)
+	require.Contains(t, []int{exitOK, exitFailed}, code, errOut.String()) // failed if the store was not open yet
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	require.False(t, strings.Contains(string(stacks), "quorate/internal/store.PebbleOptions.open("), "the store is still being opened")
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // TestDevWithOfficialClient points the official client at dev, as dev says.

@@ -79,7 +79,8 @@ message that the transaction sent, and prints one line for each.
   quorate sign --node http://127.0.0.1:9650 --allow-private-ips --chain BLOCKCHAIN_ID --tx TX_HASH
 
 Exit codes: 0 signed, 1 failed, 2 mistake in the command line, 3 no quorum, no validator
-has seen the message yet, or the transaction is superseded by a newer one.`,
+has seen the message yet, the transaction is not known or not accepted yet, or it is
+superseded by a newer one.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: wrap(func(cmd *cobra.Command, args []string) error {
 			w, err := f.work(cmd, args)
@@ -245,7 +246,7 @@ func (f signFlags) failedThere(cmd *cobra.Command, err error) error {
 	if err := f.printFailed(cmd, e); err != nil {
 		return err
 	}
-	if e.Code != aggregator.CodeNotSeen && (failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound) {
+	if e.Code != aggregator.CodeNotSeen && e.Code != l1message.CodeUnknownTransaction && (failed.Status == http.StatusBadRequest || failed.Status == http.StatusNotFound) {
 		return usage(errors.New(failed.Message), "Correct the request: quorate sign --help explains the flags.")
 	}
 	return signFailure(e)
@@ -434,14 +435,19 @@ func otherNetwork(message, node uint32) error {
 }
 
 // signFailure returns the exit code and hint for a failed round, the same for rounds here
-// and in a server. A request for something that does not exist is a usage mistake, a quorum
-// that cannot be reached is a negative result, and the rest is a failure.
+// and in a server. A request for something that cannot be signed is a usage mistake. A quorum
+// that cannot be reached and a transaction that the chain or its index may have later are
+// negative results. The rest is a failure.
 func signFailure(e *aggregator.Error) error {
 	err := errors.New(e.Message)
 	switch e.Code {
 	case aggregator.CodeUnknownSubnet, aggregator.CodeUnknownBlockchain, aggregator.CodeHeightUnavailable:
 		return usage(err, "Check that the message, --signing-subnet and --height belong to this network.")
-	case l1message.CodeUnknownTransaction, l1message.CodeDropped, l1message.CodeXChain, l1message.CodeNoMessage, l1message.CodeRegistrationNotFound,
+	case l1message.CodeUnknownTransaction:
+		return &exitError{code: exitNegative, err: err, hint: "If it was issued only now, try again in a moment. Otherwise check --tx, --chain, and the network of the server or node."}
+	case l1message.CodeProcessing, l1message.CodeNotIndexed:
+		return &exitError{code: exitNegative, err: err, hint: "Try again in a moment."}
+	case l1message.CodeDropped, l1message.CodeXChain, l1message.CodeNoMessage, l1message.CodeRegistrationNotFound,
 		evmmessage.CodeReverted, evmmessage.CodeUnknownChain:
 		return usage(err, "Check --tx: it must be the hash of an accepted transaction of the P-Chain, or of the EVM chain that --chain names.")
 	case l1message.CodeSuperseded:

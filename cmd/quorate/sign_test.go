@@ -36,9 +36,12 @@ func TestSignTransactionThroughServer(t *testing.T) {
 		part   string
 	}{
 		"signed":     {200, `{"signedMessage":"` + hex.EncodeToString(signed.Bytes()) + `"}`, exitOK, "signed by 3 validators"},
-		"unknown":    {404, failure(404, "UNKNOWN_TRANSACTION"), exitUsage, "it says why"},
+		"unknown":    {404, failure(404, "UNKNOWN_TRANSACTION"), exitNegative, "If it was issued only now, try again"},
 		"no message": {400, failure(400, "NO_WARP_MESSAGE"), exitUsage, "it says why"},
-		"undecided":  {503, failure(503, "TRANSACTION_PROCESSING"), exitFailed, "Try again"},
+		"undecided":  {503, failure(503, "TRANSACTION_PROCESSING"), exitNegative, "Try again in a moment."},
+		"no index":   {503, failure(503, "NOT_INDEXED"), exitNegative, "Try again in a moment."},
+		"dropped":    {404, failure(404, "TRANSACTION_DROPPED"), exitUsage, "it says why"},
+		"node away":  {503, failure(503, "NODE_UNAVAILABLE"), exitFailed, "Try again"},
 		"superseded": {500, failure(500, "SUPERSEDED"), exitNegative, "newer transaction"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,15 +148,16 @@ func TestSignNotSeen(t *testing.T) {
 	require.Equal(t, uint64(100), failed.Error.Outcomes.TotalWeight)
 }
 
-// An unknown hash is the user's mistake; a node that fails is not.
+// A hash that the node does not know may be one that it does not know yet, so scripts can tell it from a failure.
 func TestSignTransactionThroughNode(t *testing.T) {
 	n, err := simnet.Start(simnet.Options{Seed: 8, Validators: 3})
 	require.NoError(t, err)
 	defer n.Close()
 	args := []string{"sign", "--node", n.NodeURL(), "--allow-private-ips", "--tx", ids.ID{1}.String()}
 	code, _, errOut := quorate(t, "", args...)
-	require.Equal(t, exitUsage, code, errOut)
+	require.Equal(t, exitNegative, code, errOut)
 	require.Contains(t, errOut, "knows transaction "+ids.ID{1}.String())
+	require.Contains(t, errOut, "If it was issued only now, try again")
 
 	n.SetAPIFault(&simnet.APIFault{Garbage: "nonsense"})
 	code, _, errOut = quorate(t, "", args...)

@@ -327,12 +327,17 @@ rate_classes:
 trusted_proxies: [here]
 limits: {body: 1}
 tls: {cert: x}
+memory_limit: much
+private_listen: 127.0.0.1:1
+private_listen: 127.0.0.1:2
+metadata: {ipfs_gateways: [a], ipfs_gateways: [b]}
 `)
 	code, out, errOut = quorate(t, "", "config", "check", "--config", bad, "--network", "http://user:geheim@127.0.0.1")
 	require.Equal(t, exitUsage, code)
 	for _, want := range []string{
 		":1: listen: ", ":2: lisen: unknown key; did you mean listen?", ":3: request_timeout: it is not a duration such as 15s", ":6: networks.fuji.nodes: ", ":7: networks.fuji.record: ",
-		":9: rate_classes.default.per_second: ", ":9: rate_classes.default.burst: ", ":10: trusted_proxies: ", ":11: limits.body: ", ":12: tls: ", "flag --network: ",
+		":9: rate_classes.default.per_second: ", ":9: rate_classes.default.burst: ", ":10: trusted_proxies: ", ":11: limits.body: ", ":12: tls: ",
+		`:13: memory_limit: "much" is no size`, ":14: private_listen: line 15 gives it again", ":16: metadata.ipfs_gateways: line 16 gives it again", ":16: metadata.ipfs_gateways: IPFS gateway 1", "flag --network: ",
 	} {
 		require.Contains(t, out, want)
 	}

@@ -130,7 +130,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"list for keys":            {file: "networks: [a]\n", want: "networks: it has no names and values"},
 		"value for keys":           {file: "tls: x\n", want: "tls: it has no keys and values"},
 		"key of a merged mapping":  {file: "networks:\n  fuji: &f {nodes: [http://x], recrd: all}\n  other: {<<: *f, nodes: [http://y]}\n", want: "networks.other.recrd: unknown key; did you mean record?"},
-		"twice the same key":       {file: "listen: :1\nlisten: :2\n", want: `mapping key "listen" already defined`},
+		"twice the same key":       {file: "listen: :1\nlisten: :2\n", want: "listen: line 2 gives it again; remove one of both"},
 		"gateway without scheme":   {file: "metadata: {ipfs_gateways: [ipfs.example/SECRET]}\n", want: "metadata.ipfs_gateways: IPFS gateway 1 is no URL"},
 		"origin with a fragment":   {file: "cors_origins: ['https://example.org#x']\n", want: "cors_origins: \"https://example.org#"},
 		"origin in capitals":       {file: "cors_origins: ['https://Example.org']\n", want: "browsers send \"https://example.org\""},

@@ -146,8 +146,8 @@ func endpointsOf(urls []string) Endpoints {
 	return all
 }
 
-// addHeaders reads host=name: value, several separated by semicolons, and adds the header to all nodes at this host. Its
-// errors do not repeat the text, which has secrets.
+// addHeaders reads host=name: value, several separated by semicolons, and adds the header to all nodes at this host. A host
+// without a port stands for all its ports. Errors do not repeat the text, which has secrets.
 func (c *Config) addHeaders(text string) error {
 	for part := range strings.SplitSeq(text, ";") {
 		host, header, ok := strings.Cut(strings.TrimSpace(part), "=")
@@ -159,7 +159,7 @@ func (c *Config) addHeaders(text string) error {
 		add := func(all []Endpoint) {
 			for i := range all {
 				u, err := url.Parse(all[i].URL)
-				if err != nil || u.Host != host {
+				if err != nil || u.Host != host && strings.TrimSuffix(u.Host, ":"+u.Port()) != host {
 					continue
 				}
 				found = true
@@ -178,7 +178,7 @@ func (c *Config) addHeaders(text string) error {
 			}
 		}
 		if !found {
-			return fmt.Errorf("no node is at host %q", host)
+			return fmt.Errorf("no node is at host %q; give the host of a configured URL, with its port or without", host)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,6 +46,28 @@ func TestProviderSettings(t *testing.T) {
 	require.Contains(t, shown, "networks.fuji.nodes:[http://127.0.0.1:9650 with Authorization, https://api.example/*** with Authorization, X-Extra, x-api-key]")
 }
 
+// A header belongs to one port of a host, or to all.
+func TestHeadersOfHosts(t *testing.T) {
+	for host, both := range map[string]bool{
+		"127.0.0.1": true, "127.0.0.1:9650": false, "[::1]": true, "[::1]:9650": false, "node.example": true, "node.example:9650": false,
+	} {
+		t.Run(host, func(t *testing.T) {
+			name, _, _ := strings.Cut(host, ":9650")
+			c, err := readWith(t, "", nil, "--network", fmt.Sprintf("fuji=http://%s:9650,http://%s:9651,http://127.0.0.2:9650", name, name), "--node-header", host+"=Authorization: Basic secret")
+			require.NoError(t, err)
+			header := map[string]Secret{"Authorization": "Basic secret"}
+			nodes := c.Networks["fuji"].Nodes
+			require.Equal(t, header, nodes[0].Headers)
+			if both {
+				require.Equal(t, header, nodes[1].Headers)
+			} else {
+				require.Empty(t, nodes[1].Headers)
+			}
+			require.Empty(t, nodes[2].Headers)
+		})
+	}
+}
+
 func TestMistakesInProviderSettings(t *testing.T) {
 	for name, test := range map[string]struct {
 		file string
@@ -55,6 +78,8 @@ func TestMistakesInProviderSettings(t *testing.T) {
 		"header name":                 {file: "networks: {fuji: {nodes: [{url: 'http://x', headers: {'a b': secret}}]}}\n", want: `"a b" is not the name of a header`},
 		"header value":                {file: "networks: {fuji: {nodes: [{url: 'http://x', headers: {a: \"secret\\nb\"}}]}}\n", want: "header a is empty or has more than one line"},
 		"header of an unknown host":   {args: []string{"--network", "fuji=http://x", "--node-header", "y=a: secret"}, want: `no node is at host "y"`},
+		"header of another port":      {args: []string{"--network", "fuji=http://x:1", "--node-header", "x:2=a: secret"}, want: `no node is at host "x:2"; give the host of a configured URL`},
+		"header of a part of a host":  {args: []string{"--network", "fuji=http://xy:1", "--node-header", "x=a: secret"}, want: `no node is at host "x"`},
 		"header without a host":       {args: []string{"--network", "fuji=http://x", "--node-header", "Authorization: secret"}, want: "host=name: value"},
 		"negative rate":               {args: []string{"--network", "fuji=http://x", "--requests-per-second", "-1"}, want: "networks.fuji.requests_per_second"},
 		"peer without an ID":          {file: "networks: {fuji: {nodes: ['http://x'], manual_peers: [{address: '203.0.113.7:9651'}]}}\n", want: "networks.fuji.manual_peers"},

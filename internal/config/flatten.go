@@ -10,7 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// linesOf returns the lines of all keys of a file, as flatten names keys. It returns none if the file is no YAML.
+// maxDepth limits the depth of keys that are looked at: aliases may form cycles, or multiply. No key is as deep.
+const maxDepth = 16
+
+// linesOf returns the lines of all keys of a file, as flatten names keys; the first one of a key that is given again. It
+// returns none if the file is no YAML.
 func linesOf(content []byte) map[string]int {
 	lines := make(map[string]int)
 	var document yaml.Node
@@ -19,7 +23,7 @@ func linesOf(content []byte) map[string]int {
 	}
 	var visit func(n *yaml.Node, key string, depth int)
 	visit = func(n *yaml.Node, key string, depth int) {
-		if depth > 16 || len(lines) >= maxNodes { // aliases may form cycles, or multiply
+		if depth > maxDepth || len(lines) >= maxNodes {
 			return
 		}
 		switch n.Kind {
@@ -32,7 +36,9 @@ func linesOf(content []byte) map[string]int {
 		case yaml.MappingNode:
 			for i := 0; i+1 < len(n.Content); i += 2 {
 				name := strings.TrimPrefix(key+"."+n.Content[i].Value, ".")
-				lines[name] = n.Content[i].Line
+				if _, again := lines[name]; !again {
+					lines[name] = n.Content[i].Line
+				}
 				visit(n.Content[i+1], name, depth+1)
 			}
 		case yaml.SequenceNode:

@@ -80,7 +80,7 @@ func groups() []group {
 	return []group{
 		{"Networks", []setting{
 			{"network", "QUORATE_NETWORKS", "network to serve and its upstream nodes, as `name[=url,url]`; without nodes the P-Chain is followed over the P2P network; repeatable (in the variable, separated by semicolons)", (*Config).addNetworks},
-			{"node-header", "QUORATE_NODE_HEADERS", "header of calls to the upstream nodes at a host, as `host=name:value`; repeatable (in the variable, separated by semicolons)", (*Config).addHeaders},
+			{"node-header", "QUORATE_NODE_HEADERS", "header of calls to the upstream nodes at a host, as `host[:port]=name:value`; without a port for all ports; repeatable (in the variable, separated by semicolons)", (*Config).addHeaders},
 			{"requests-per-second", "QUORATE_REQUESTS_PER_SECOND", "highest `number` of calls to a network's upstream nodes in a second; 0 for no limit", integer(func(c *Config, most int) {
 				c.forAll(func(n *Network) { n.RequestsPerSecond = most })
 			})},

@@ -14,18 +14,24 @@ import (
 	"quorate/internal/suggest"
 )
 
-// typeMistakes returns an error for each unknown key and each value of a wrong type. It begins with the key, as flatten
-// names it.
+// typeMistakes returns an error for each unknown key, each key that is given again and each value of a wrong type. It
+// begins with the key, as flatten names it. It removes from the document what the decoder refuses, so that the rest can be
+// decoded and checked.
 func typeMistakes(document *yaml.Node) []error {
 	c := checker{budget: maxNodes}
+	c.dropRepeated(document, "", 0)
 	c.check(document, reflect.TypeFor[Config](), "")
+	for _, n := range c.refused {
+		*n = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"} // the default stays
+	}
 	return c.mistakes
 }
 
 // checker compares a document with types.
 type checker struct {
 	mistakes []error
-	budget   int // nodes that may still be visited: aliases could multiply
+	refused  []*yaml.Node // values that cannot be decoded
+	budget   int          // nodes that may still be visited: aliases could multiply
 }
 
 func (c *checker) wrong(key, format string, args ...any) {
@@ -34,6 +40,42 @@ func (c *checker) wrong(key, format string, args ...any) {
 		text = key + ": " + text
 	}
 	c.mistakes = append(c.mistakes, errors.New(text))
+}
+
+// dropRepeated removes keys from mappings that have them already. The decoder would refuse the whole mapping.
+func (c *checker) dropRepeated(n *yaml.Node, key string, depth int) {
+	if depth > maxDepth {
+		return
+	}
+	switch n.Kind {
+	case yaml.DocumentNode:
+		for _, child := range n.Content {
+			c.dropRepeated(child, key, depth+1)
+		}
+	case yaml.SequenceNode:
+		for i, child := range n.Content {
+			c.dropRepeated(child, fmt.Sprintf("%s[%d]", key, i), depth+1)
+		}
+	case yaml.MappingNode:
+		type name struct { // what the decoder compares
+			kind yaml.Kind
+			text string
+		}
+		given := make(map[name]bool)
+		kept := n.Content[:0]
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k, value := n.Content[i], n.Content[i+1]
+			path := strings.TrimPrefix(key+"."+k.Value, ".")
+			if given[name{k.Kind, k.Value}] {
+				c.wrong(path, "line %d gives it again; remove one of both", k.Line)
+				continue
+			}
+			given[name{k.Kind, k.Value}] = true
+			kept = append(kept, k, value)
+			c.dropRepeated(value, path, depth+1)
+		}
+		n.Content = kept
+	}
 }
 
 func (c *checker) check(n *yaml.Node, t reflect.Type, key string) {
@@ -100,6 +142,9 @@ func (c *checker) checkMap(n *yaml.Node, key, want string, typeOf func(name stri
 // decode checks a value by decoding it.
 func (c *checker) decode(n *yaml.Node, t reflect.Type, key string) {
 	err := n.Decode(reflect.New(t).Interface())
+	if err != nil {
+		c.refused = append(c.refused, n)
+	}
 	switch _, mismatch := errors.AsType[*yaml.TypeError](err); {
 	case err == nil:
 	case mismatch && n.Kind == yaml.ScalarNode:

@@ -32,6 +32,7 @@ import (
 	"quorate/internal/index"
 	"quorate/internal/index/evm/metadata"
 	"quorate/internal/index/primary"
+	"quorate/internal/node"
 	"quorate/internal/peernode/checkpoint"
 	"quorate/internal/service/hint"
 	"quorate/internal/service/network"
@@ -73,7 +74,7 @@ func newNetworks(p *process) (*networks, error) {
 			return 1
 		})
 		id, _ := lookup.PublicID(name)
-		e.state.Store(&entryState{signing: e.unavailable(id, nil)})
+		e.state.Store(&entryState{signing: e.unavailable(id, starting(nil), nil)})
 		n.entries[name] = e
 		if err := n.evm.Set(name, nil, true); err != nil {
 			return nil, err
@@ -267,7 +268,7 @@ func (n *networks) claim(name string, id uint32) error {
 	}
 	n.ids[name] = id
 	e := n.entries[name]
-	e.state.Store(&entryState{signing: e.unavailable(id, nil)})
+	e.state.Store(&entryState{signing: e.unavailable(id, "starting; try again in a moment", nil)})
 	return nil
 }
 
@@ -282,7 +283,11 @@ func (n *networks) change(name string, f func(*entryState)) {
 
 // waits stores why the node of a network has not reported what is needed next.
 func (n *networks) waits(name string, why error) {
-	n.change(name, func(s *entryState) { s.waiting = why })
+	n.change(name, func(s *entryState) {
+		if s.waiting = why; s.network == nil {
+			s.signing = n.entries[name].unavailable(s.signing.NetworkID, starting(why), nil)
+		}
+	})
 }
 
 // serve makes the node API of an open network available to requests.
@@ -333,7 +338,7 @@ func (n *networks) fail(name string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e := n.entries[name]
-	e.state.Store(&entryState{failed: err, signing: e.unavailable(e.state.Load().signing.NetworkID, err)})
+	e.state.Store(&entryState{failed: err, signing: e.unavailable(e.state.Load().signing.NetworkID, "out of service; its operator finds the reason at /readyz", err)})
 	_ = n.evm.Set(name, nil, false) // without chains there is no error
 }
 
@@ -438,14 +443,23 @@ type entryState struct {
 // open returns the network, nil unless it is open.
 func (e *entry) open() *network.Network { return e.state.Load().network }
 
-// unavailable returns the network as handlers see it before it is open, or after it has failed. id may be 0. The
-// message omits the reason of a failure, which is for operators.
-func (e *entry) unavailable(id uint32, failed error) handlers.Network {
-	message := fmt.Sprintf("the network %s is starting and its node has not answered yet; try again in a moment", e.name)
-	if failed != nil {
-		message = fmt.Sprintf("the network %s is out of service; its operator finds the reason at /readyz", e.name)
+// starting returns the state, for clients, of a network whose ID is not known because of why, which is for operators. Nil
+// means that no node has been asked.
+func starting(why error) string {
+	refused, ok := errors.AsType[*node.RPCError](why)
+	switch {
+	case ok && (refused.Code == http.StatusUnauthorized || refused.Code == http.StatusForbidden):
+		return fmt.Sprintf("starting, but its node refuses access with status %d; its operator finds the reason at /readyz", refused.Code)
+	case why == nil, errors.Is(why, node.ErrUnavailable):
+		return "starting and its node has not answered yet; try again in a moment"
 	}
-	why := apierr.Unavailable(failed, "%s", message)
+	return "starting and its node has not reported the network ID yet; try again in a moment"
+}
+
+// unavailable returns the network as handlers see it before it is open, or after it has failed. id may be 0. The state is
+// for clients.
+func (e *entry) unavailable(id uint32, state string, failed error) handlers.Network {
+	why := apierr.Unavailable(failed, "the network %s is %s", e.name, state)
 	why.Code = string(aggregator.CodeNodeUnavailable)
 	return handlers.Network{NetworkID: id, Unavailable: why, Ready: e.ready, SubnetReady: e.subnetReady}
 }

@@ -22,6 +22,7 @@ import (
 	"quorate/handlers"
 	"quorate/handlers/console"
 	"quorate/internal/config"
+	"quorate/internal/node"
 	"quorate/internal/service/network"
 	"quorate/internal/service/storage"
 	"quorate/internal/store"
@@ -62,6 +63,7 @@ func TestNetworkOpensBehindTheRouter(t *testing.T) {
 		public.ServeHTTP(w, request)
 		require.Equal(t, status, w.Code, "%s: %s", path, w.Body)
 		require.Contains(t, w.Body.String(), text, path)
+		require.NotContains(t, w.Body.String(), "secret", path)
 		requests++
 	}
 	shut := func(text string) {
@@ -72,9 +74,19 @@ func TestNetworkOpensBehindTheRouter(t *testing.T) {
 		ask(peer, body(54321), http.StatusInternalServerError, text)
 		ask(data, "", http.StatusServiceUnavailable, text)
 	}
-	shut("try again in a moment")
+	shut("fuji is starting and its node has not answered yet; try again in a moment")
+	for text, why := range map[string]error{
+		"fuji is starting, but its node refuses access with status 401; its operator":     fmt.Errorf("finding it: %w", &node.RPCError{Code: 401, Message: "http://x?secret"}),
+		"fuji is starting, but its node refuses access with status 403; its operator":     &node.RPCError{Code: 403, Message: "http://x?secret"},
+		"fuji is starting and its node has not answered yet; try again in a moment":       fmt.Errorf("%w: http://x?secret", node.ErrUnavailable),
+		"fuji is starting and its node has not reported the network ID yet; try again in": errors.New("http://x?secret"),
+	} {
+		n.waits("fuji", why)
+		shut(text)
+		require.ErrorIs(t, n.operators()["fuji"].Ready(), why)
+	}
 	require.NoError(t, n.claim("fuji", 54321))
-	shut("try again in a moment")
+	shut("fuji is starting; try again in a moment")
 
 	pages, err := console.New(console.Options{Networks: n.status})
 	require.NoError(t, err)

@@ -101,7 +101,8 @@ type Pebble struct {
 var _ Store = (*Pebble)(nil)
 
 // OpenPebble opens or makes the store in a directory. After a kill it first replays its
-// log. It returns at the first write that fails, and when ctx ends. Errors are ErrInUse,
+// log. It returns at the first write that fails, and after ctx ends as soon as the
+// directory is unlocked, or soon if the disk does not answer. Errors are ErrInUse,
 // ErrFormat, ErrCorrupt, ErrInvalid, or the file system's, and say what to do. After an
 // error of the file system the directory may stay locked until the process ends.
 func OpenPebble(ctx context.Context, options PebbleOptions) (*Pebble, error) {

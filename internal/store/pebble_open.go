@@ -39,14 +39,20 @@ func (o *opening) failure(err error) {
 	}
 }
 
-// run calls open, and late with its result if it returned after run gave up.
+// lateness is the time that run waits for open after its context ended. The caller can then remove the directory, or open
+// it again. Creating a store and replaying most logs takes less.
+const lateness = 3 * time.Second
+
+// run calls open, and late with its result if ctx ended or the engine failed meanwhile. After ctx ended it waits for both,
+// for at most lateness.
 func (o *opening) run(ctx context.Context, open func() (*pebble.DB, error), late func(*pebble.DB)) (*pebble.DB, error) {
 	type result struct {
 		db  *pebble.DB
 		err error
 	}
-	opened, abandoned := make(chan result), make(chan struct{})
+	opened, abandoned, over := make(chan result), make(chan struct{}), make(chan struct{})
 	go func() { // ends with open, which may last as long as the process
+		defer close(over)
 		db, err := open()
 		select {
 		case opened <- result{db, err}:
@@ -65,6 +71,12 @@ func (o *opening) run(ctx context.Context, open func() (*pebble.DB, error), late
 		return nil, err
 	case <-ctx.Done():
 		close(abandoned)
+		select {
+		case <-over:
+		case err := <-o.failed:
+			return nil, err
+		case <-time.After(lateness):
+		}
 		return nil, fmt.Errorf("interrupted while replaying the log: %w", context.Cause(ctx))
 	}
 }

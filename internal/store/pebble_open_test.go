@@ -13,8 +13,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 )
@@ -83,6 +85,35 @@ func TestOpenOnBrokenDisk(t *testing.T) {
 			require.Equal(t, 3, ended.ExitCode(), "%s", log)
 			require.Contains(t, string(log), failure.Error())
 			require.LessOrEqual(t, bytes.Count(log, []byte("\n")), 3, "%s", log)
+		})
+	}
+}
+
+// Once an interrupted OpenPebble has returned, nothing writes to the directory any more, unless the disk does not answer.
+func TestInterruptedOpenWaitsForTheEngine(t *testing.T) {
+	for name, test := range map[string]struct {
+		open time.Duration // how long the engine takes to open and close
+		want time.Duration
+		late bool
+	}{
+		"engine opens":         {open: time.Second, want: time.Second, late: true},
+		"disk does not answer": {open: time.Hour, want: lateness},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				var late atomic.Bool
+				start := time.Now()
+				_, err := newOpening().run(ctx, func() (*pebble.DB, error) {
+					time.Sleep(test.open)
+					return nil, nil
+				}, func(*pebble.DB) { late.Store(true) })
+				require.ErrorIs(t, err, context.Canceled)
+				require.Equal(t, test.want, time.Since(start))
+				require.Equal(t, test.late, late.Load())
+				time.Sleep(test.open) // the engine ends within the bubble
+			})
 		})
 	}
 }
