@@ -95,7 +95,7 @@ func (a *API) AggregateSentMessages(c echo.Context) error {
 		return &apierr.Error{Status: http.StatusBadRequest, Code: codeTooManyMessages,
 			Message: fmt.Sprintf("txHash: the transaction sent %d messages, at most %d are signed at once; post its messages with aggregateSignatures:batch", len(sent), maxBatch)}
 	}
-	if err := a.guard.Charge(c, len(sent)); err != nil {
+	if err := a.guard.Charge(c, txHashParameter, len(sent)); err != nil {
 		return err
 	}
 	results, err := each(c, network, "messages", len(sent), func(i int) (*aggregator.Result, aggregator.Request, error) {
