@@ -68,7 +68,7 @@ const (
 	CodeTooManyStreams Code = "TOO_MANY_STREAMS"
 	// CodeEventsGone: the events after a cursor are not stored any more.
 	CodeEventsGone Code = "EVENTS_GONE"
-	// CodeBusy: the service signs as many messages at a time as it may.
+	// CodeBusy: the service signs as many messages at a time as it may, or has no memory for another large answer.
 	CodeBusy Code = "BUSY"
 	// CodeNodeBusy: as many calls to the upstream node as clients may cause are in progress.
 	CodeNodeBusy Code = "NODE_BUSY"
@@ -81,7 +81,7 @@ const (
 	// CodeInternal: a fault of the service itself.
 	CodeInternal Code = "INTERNAL"
 
-	// CodeNotIndexed: what the transaction refers to is not indexed yet.
+	// CodeNotIndexed: what the transaction refers to is not indexed yet, or the index cannot be read at the moment.
 	CodeNotIndexed Code = "NOT_INDEXED"
 	// CodeIndexCatchingUp: a chain is not indexed to its tip yet.
 	CodeIndexCatchingUp Code = "INDEX_CATCHING_UP"

@@ -256,9 +256,9 @@ func TestBatchCounts(t *testing.T) {
 	h, err = New(Options{Networks: networks.Fixed(map[string]Network{"fuji": {NetworkID: 5, Signer: &s}}), Access: guard})
 	require.NoError(t, err)
 	w := ask(11)
-	require.Equal(t, 429, w.Code)
-	require.Contains(t, w.Body.String(), "11 requests at once are more than are ever allowed, which is 10")
-	require.Empty(t, w.Header().Get("retry-after"), "it would be as much then")
+	requireAPIError(t, w, http.StatusBadRequest, "requests: 11 requests at once are more than the rate limit ever allows; send at most 10 in a batch")
+	require.Empty(t, w.Header().Get("retry-after"), "waiting does not help")
+	require.Equal(t, "9", w.Header().Get("ratelimit-remaining"), "the refusal counts once")
 }
 
 func TestBatchIsBoundedLikeOneRequest(t *testing.T) {

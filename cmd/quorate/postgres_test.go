@@ -137,12 +137,17 @@ func TestPostgresMistakesAreNamed(t *testing.T) {
 		"no database":    {as(func(u *url.URL) { u.Path = "/secretless" }), []string{`database "secretless" does not exist`, "create the database with createdb"}},
 		"no server":      {as(func(u *url.URL) { u.Host = freeAddress(t) }), []string{"connection refused", "is the server running"}},
 		"no rights":      {as(func(u *url.URL) { u.User = url.UserPassword("poor", "secret") }), []string{"permission denied for schema public", "grant the user CREATE"}},
+		"no TLS":         {as(func(u *url.URL) { u.RawQuery = "sslmode=verify-full" }), []string{"server refused TLS connection", "sslmode"}},
 		"no URL":         {"host=x password=secret", []string{"--store", "postgres://"}},
 	} {
 		code, out, errOut := quorate(t, "", "store", "inspect", "--store", test.url)
 		require.NotZero(t, code, name)
 		for _, want := range test.want {
 			require.Contains(t, errOut, want, name)
+		}
+		if name != "no server" {
+			require.NotContains(t, errOut, "does not answer", name)
+			require.NotContains(t, errOut, "is the server running", name)
 		}
 		require.NotContains(t, strings.ReplaceAll(out+errOut, "secretless", ""), "secret", name)
 	}

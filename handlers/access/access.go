@@ -230,11 +230,14 @@ func (g *Guard) Accompany(c echo.Context) (context.Context, *Client) {
 	return context.WithValue(r.Context(), clientKey{}, who), who
 }
 
-// Charge makes an admitted request count as n requests: it charges the other n-1, all or none; see Client.TakeBatch. A
-// nil Guard charges nothing.
-func (g *Guard) Charge(c echo.Context, n int) error {
+// Charge makes an admitted request count as n requests: it charges the other n-1, all or none; see Client.TakeBatch.
+// parameter names what the n requests follow from. A nil Guard charges nothing.
+func (g *Guard) Charge(c echo.Context, parameter string, n int) error {
 	ctx, client := g.Accompany(c)
 	if refused := client.TakeBatch(ctx, c.Response().Header(), n); refused != nil {
+		if refused.Status == http.StatusBadRequest {
+			refused.Message = parameter + ": " + refused.Message
+		}
 		return refused
 	}
 	return nil
@@ -256,14 +259,15 @@ func (c *Client) ID() string {
 
 // Take charges n requests that came over a connection, all or none. If the client exceeds its allowance, refused is
 // the answer to a request, and wait is the time until n requests are allowed. Wait is 0 if they never will be: the API
-// key was revoked, or n exceeds the burst.
+// key was revoked, or n exceeds the burst (status 400).
 func (c *Client) Take(ctx context.Context, n int) (wait time.Duration, refused *apierr.Error) {
 	v, _, refused := c.take(ctx, n, n)
 	return v.reset, refused
 }
 
 // TakeBatch charges the n-1 requests of a batch that Middleware did not charge, all or none. It writes the remaining
-// allowance to header. If the client exceeds its allowance, refused is the answer.
+// allowance to header. If the client exceeds its allowance, refused is the answer; its status is 400 if n exceeds the
+// burst.
 func (c *Client) TakeBatch(ctx context.Context, header http.Header, n int) (refused *apierr.Error) {
 	v, limited, refused := c.take(ctx, n-1, n)
 	if limited {
@@ -281,7 +285,8 @@ func (c *Client) take(ctx context.Context, n, all int) (v verdict, limited bool,
 	if limited = err == nil && left != nil; limited {
 		if most := left.class.burst(); all > most {
 			c.guard.refused.WithLabelValues("rate").Inc()
-			limited, err = false, tooMany("%d requests at once are more than are ever allowed, which is %d; send them in parts", all, most)
+			// Not 429: waiting does not help.
+			limited, err = false, apierr.BadRequest("%d requests at once are more than the rate limit ever allows; send at most %d in a batch", all, most)
 		} else {
 			v, err = c.guard.spend(ctx, left, n)
 		}

@@ -220,7 +220,11 @@ func (k *keyring) holder(info KeyInfo, before *holder) *holder {
 // complain logs the first error after a successful read; it needs mu.
 func (k *keyring) complain(err error) {
 	if !k.broken {
-		k.log.Error("the API keys cannot be read; those that are known stay valid, and no others are accepted", slog.String("file", string(k.file)), slog.Any("error", err))
+		attrs := []any{slog.Any("error", err)}
+		if k.stored == nil {
+			attrs = append(attrs, slog.String("file", string(k.file)))
+		}
+		k.log.Error("the API keys cannot be read; those that are known stay valid, and no others are accepted", attrs...)
 	}
 	k.broken = true
 }

@@ -117,7 +117,7 @@ func TestKeysInTheStore(t *testing.T) {
 		var watching sync.WaitGroup
 		guards := make([]*Guard, 2)
 		for i := range guards {
-			g, err := New(Options{Stored: NewKeyStore(rows), Log: said, Classes: map[string]Class{"partner": {PerSecond: .001, Burst: 100}}})
+			g, err := New(Options{Keys: "keys.json", Stored: NewKeyStore(rows), Log: said, Classes: map[string]Class{"partner": {PerSecond: .001, Burst: 100}}})
 			require.NoError(t, err)
 			require.NoError(t, g.Load(ctx))
 			watching.Go(func() { g.Watch(ctx) })
@@ -156,6 +156,7 @@ func TestKeysInTheStore(t *testing.T) {
 		rows.away.Store(true)
 		all(key, "one")
 		require.Equal(t, len(guards), strings.Count(log.String(), "cannot be read"), "each logs it once")
+		require.NotContains(t, log.String(), "keys.json", "the file is not used")
 		rows.away.Store(false)
 		require.NoError(t, NewKeyStore(rows).Revoke(ctx, "one", time.Now()))
 		all(key, "revoked")

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 )
@@ -109,6 +111,9 @@ func Handler(formOf func(path string) Form) echo.HTTPErrorHandler {
 			e = &peer
 		}
 		c.Set(contextKey, e)
+		if e.RetryAfter > 0 {
+			c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+		}
 		body := Body(e)
 		switch form {
 		case Peer:

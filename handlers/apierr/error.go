@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"quorate/aggregator"
+	"quorate/aggregator/l1message"
 	"quorate/internal/store"
 )
 
@@ -38,6 +41,8 @@ type Error struct {
 	Message string
 	// Code is the reason as one machine-readable word; it may be empty.
 	Code string
+	// RetryAfter is when the same request may succeed; 0 if that is not known. Handler sends it as Retry-After.
+	RetryAfter time.Duration
 	// Outcomes lists the outcomes of a failed aggregation; it may be nil.
 	Outcomes any
 	// Err is the cause. It is only logged.
@@ -70,7 +75,16 @@ func Unavailable(cause error, format string, args ...any) *Error {
 
 // Unreadable returns the error for an answer from the index while the store is unavailable.
 func Unreadable(cause error) *Error {
-	return Unavailable(cause, "the index cannot be read at the moment; try again in a few seconds")
+	e := Unavailable(cause, "the index cannot be read at the moment; try again in a few seconds")
+	e.Code, e.RetryAfter = string(l1message.CodeNotIndexed), l1message.IndexPause
+	return e
+}
+
+// Stopping returns the error for a request that the end of the service interrupts.
+func Stopping(cause error) *Error {
+	e := Unavailable(cause, "the service is stopping; send the request again")
+	e.Code = string(aggregator.CodeShutdown)
+	return e
 }
 
 // Internal returns the error for a fault of the service; cause is logged and never sent.
@@ -89,7 +103,7 @@ func from(err error, c echo.Context, form Form) *Error {
 		return known
 	}
 	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(c.Request().Context()), ErrStopping) {
-		return Unavailable(err, "the service is stopping; send the request again")
+		return Stopping(err)
 	}
 	if errors.Is(err, store.ErrUnavailable) {
 		return Unreadable(err)

@@ -135,5 +135,5 @@ func (n *network) explain(request context.Context, err error) error {
 
 // absent returns the error for an index that this instance does not have.
 func absent(what string) error {
-	return apierr.Unavailable(nil, "this instance has no index of %s on this network", what)
+	return reply.Lacking(nil, "this instance has no index of %s on this network", what)
 }

@@ -31,6 +31,7 @@ import (
 	"quorate/internal/index/ledger"
 	"quorate/internal/index/ledger/subnets"
 	"quorate/internal/index/vertices"
+	"quorate/internal/node"
 	"quorate/internal/store"
 )
 
@@ -51,6 +52,15 @@ func surface(t testing.TB, networks map[string]data.Network, mode compat.Mode) *
 func requireError(t testing.TB, w *httptest.ResponseRecorder, status int, parts ...string) {
 	t.Helper()
 	apitest.RequireError(t, w, 900, status, parts...) // a list of transaction types is long
+}
+
+// requireCode checks the code and the Retry-After of an error; either may be empty.
+func requireCode(t testing.TB, w *httptest.ResponseRecorder, code, retry string) {
+	t.Helper()
+	var body struct{ Code string }
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
+	require.Equal(t, code, body.Code, w.Body)
+	require.Equal(t, retry, w.Header().Get("Retry-After"), w.Body)
 }
 
 func fuji(t testing.TB, f *fake) *echo.Echo {
@@ -387,18 +397,23 @@ func TestFailures(t *testing.T) {
 		err    error
 		status int
 		part   string
+		code   string
+		retry  string // Retry-After
 	}{
-		{errors.New("secret"), 500, "something went wrong inside the service"},
-		{fmt.Errorf("reading: %w", store.ErrCorrupt), 500, "something went wrong inside the service"},
-		{fmt.Errorf("reading: %w", store.ErrClosed), 503, "the service is stopping"},
-		{fmt.Errorf("reading: %w", context.DeadlineExceeded), 503, "the answer was not complete in the time allowed"},
-		{fmt.Errorf("secret: %w", ledger.ErrBehind), 503, "the index of this chain is still catching up"},
-		{fmt.Errorf("secret: %w", index.ErrViewBehind), 503, "pageToken: the standby that was read lacks blocks of the earlier pages"},
-		{fmt.Errorf("secret: %w", ledger.ErrUnknownChain), 503, "the index of this chain is still catching up"},
-		{fmt.Errorf("secret: %w", data.ErrCatchingUp), 503, "the index of this chain is still catching up"},
-		{fmt.Errorf("secret: %w", vertices.ErrIncomplete), 503, "the index of this chain is still catching up"},
-		{fmt.Errorf("secret: %w", ledger.ErrTooMany), 400, "addresses: together they own more"},
-		{fmt.Errorf("secret: %w", index.ErrPosition), 400, "pageToken: it leads nowhere"},
+		{errors.New("secret"), 500, "something went wrong inside the service", "", ""},
+		{fmt.Errorf("reading: %w", store.ErrCorrupt), 500, "something went wrong inside the service", "", ""},
+		{fmt.Errorf("reading: %w", store.ErrClosed), 503, "the service is stopping", "SHUTTING_DOWN", ""},
+		{fmt.Errorf("reading: %w: secret", store.ErrUnavailable), 503, "the index cannot be read at the moment", "NOT_INDEXED", "5"},
+		{fmt.Errorf("reading: %w", node.ErrBusy), 503, "as many calls to the upstream node as clients may cause", "NODE_BUSY", "1"},
+		{fmt.Errorf("reading: %w", node.ErrNoRoom), 503, "the answer needs more memory than is free", "BUSY", "5"},
+		{fmt.Errorf("reading: %w", context.DeadlineExceeded), 503, "the answer was not complete in the time allowed", "", ""},
+		{fmt.Errorf("secret: %w", ledger.ErrBehind), 503, "the index of this chain is still catching up", "INDEX_CATCHING_UP", ""},
+		{fmt.Errorf("secret: %w", index.ErrViewBehind), 503, "pageToken: the standby that was read lacks blocks of the earlier pages", "INDEX_CATCHING_UP", ""},
+		{fmt.Errorf("secret: %w", ledger.ErrUnknownChain), 503, "the index of this chain is still catching up", "INDEX_CATCHING_UP", ""},
+		{fmt.Errorf("secret: %w", data.ErrCatchingUp), 503, "the index of this chain is still catching up", "INDEX_CATCHING_UP", ""},
+		{fmt.Errorf("secret: %w", vertices.ErrIncomplete), 503, "the index of this chain is still catching up", "INDEX_CATCHING_UP", ""},
+		{fmt.Errorf("secret: %w", ledger.ErrTooMany), 400, "addresses: together they own more", "", ""},
+		{fmt.Errorf("secret: %w", index.ErrPosition), 400, "pageToken: it leads nowhere", "", ""},
 	} {
 		f := newFake()
 		f.err = tt.err
@@ -407,6 +422,7 @@ func TestFailures(t *testing.T) {
 			w := apitest.Get(h, op)
 			requireError(t, w, tt.status, tt.part)
 			require.NotContains(t, w.Body.String(), "secret")
+			requireCode(t, w, tt.code, tt.retry)
 		}
 	}
 
@@ -415,7 +431,9 @@ func TestFailures(t *testing.T) {
 	n.Ledger, n.Subnets, n.Vertices = nil, nil, nil
 	h := surface(t, map[string]data.Network{"fuji": n}, compat.Auto)
 	for _, op := range operations {
-		requireError(t, apitest.Get(h, op), 503, "this instance has no index of")
+		w := apitest.Get(h, op)
+		requireError(t, w, 503, "this instance has no index of")
+		requireCode(t, w, "INDEX_LACKS_SOURCE", "")
 	}
 
 	f.stakings[0].Made = append(f.stakings[0].Made, nil)

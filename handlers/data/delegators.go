@@ -125,7 +125,7 @@ func (n *network) potentialOfDelegations(ctx context.Context, page *ledger.Deleg
 		case err == nil && compat.Enabled(ctx): // the generated clients refuse a page if a delegation lacks its rewards
 			return nil, apierr.Unavailable(nil, "the index and the upstream node differ on which delegations are active, because one of them lags behind; try again in a moment")
 		case err != nil:
-			return nil, apierr.Unavailable(err, "the node that knows what active delegations will be paid does not answer; try again later")
+			return nil, reply.NodeAway(err, "the node that knows what active delegations will be paid does not answer; try again later")
 		}
 	}
 	return potential, nil // the cache has it

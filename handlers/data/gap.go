@@ -24,7 +24,8 @@ type gap struct {
 	Code    string `json:"code,omitempty"`
 	Reason  string `json:"reason"`
 
-	id ids.ID
+	id  ids.ID
+	err error // why it is omitted
 }
 
 // gaps are the omitted parts of an answer.
@@ -47,7 +48,7 @@ func (n *network) between(ctx context.Context, b blockchain, at *uint64) gaps {
 
 func newGap(other, b blockchain, err error) gap {
 	g := gap{
-		ChainName: other.name, BlockchainID: other.id.String(), id: other.id,
+		ChainName: other.name, BlockchainID: other.id.String(), id: other.id, err: err,
 		Omitted: "outputs between the " + b.name + " and the " + other.name,
 	}
 	var known *apierr.Error
@@ -58,11 +59,7 @@ func newGap(other, b blockchain, err error) gap {
 }
 
 // refuse returns the error for an answer of which every part is omitted.
-func (g gaps) refuse() error {
-	e := apierr.Unavailable(nil, "%s", g[0].Reason)
-	e.Code = g[0].Code
-	return e
-}
+func (g gaps) refuse() error { return g[0].err }
 
 // chains returns the chains whose indexes have not caught up.
 func (g gaps) chains() []ids.ID {

@@ -177,7 +177,7 @@ func (n *network) sendValidators(ctx context.Context, r operation.Request, p pag
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return apierr.Unavailable(nil, "no upstream node reports uptimes")
+		return reply.NodeAway(nil, "no upstream node reports uptimes")
 	}
 	want.Ascending, want.Limit, want.After, want.CurrentOnly = p.ascending, p.Size, after, l.currentOnly()
 	want.Wants = func(v *registry.Validation, now time.Time) bool { return l.allow(v, now, uptimes) }

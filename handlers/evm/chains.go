@@ -182,7 +182,7 @@ func (c *Chains) unknown(name string) error {
 	var served []string
 	for _, n := range c.networks {
 		if n.starting {
-			return apierr.Unavailable(nil, "chainId: %q is not known yet; this instance is starting and waits for the nodes of its networks, try again in a moment", apierr.Excerpt(name))
+			return reply.NodeAway(nil, "chainId: %q is not known yet; this instance is starting and waits for the nodes of its networks, try again in a moment", apierr.Excerpt(name))
 		}
 		served = append(served, n.served...)
 	}

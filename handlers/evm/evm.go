@@ -29,6 +29,7 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 	"github.com/ava-labs/libevm/common"
 
+	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/handlers/evm/methods"
 	"quorate/handlers/evm/tokenlist"
@@ -182,11 +183,11 @@ func Explain(request context.Context, err error) error {
 		case errors.Is(err, node.ErrPruned):
 			return apierr.Unavailable(err, "the answer needs a block that the node of this instance does not have, as it was state-synced or has pruned it; ask another instance")
 		case errors.Is(err, node.ErrBeyondTip):
-			return apierr.Unavailable(err, "the node of this chain, which the answer needs, is behind the index; try again later")
+			return reply.NodeAway(err, "the node of this chain, which the answer needs, is behind the index; try again later")
 		case errors.Is(err, node.ErrUnavailable):
-			return apierr.Unavailable(err, "the node of this chain, which the answer needs, cannot be reached; try again later")
+			return reply.NodeAway(err, "the node of this chain, which the answer needs, cannot be reached; try again later")
 		case errors.Is(err, node.ErrMalformed), errors.Is(err, chain.ErrInconsistent), errors.As(err, &refusal):
-			return &apierr.Error{Status: http.StatusBadGateway, Message: "the node of this chain refused a call that the answer needs, or its response was wrong; it may not keep the state of old blocks", Err: err}
+			return &apierr.Error{Status: http.StatusBadGateway, Code: string(aggregator.CodeNodeFaulty), Message: "the node of this chain refused a call that the answer needs, or its response was wrong; it may not keep the state of old blocks", Err: err}
 		default:
 			return apierr.Internal(err)
 		}

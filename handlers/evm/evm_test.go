@@ -678,15 +678,18 @@ func TestFailures(t *testing.T) {
 		err    error
 		status int
 		part   string
+		code   string
+		retry  string // Retry-After
 	}{
-		{evm.ErrEmpty, 503, "nothing of this chain is indexed yet"},
-		{evm.ErrUntraced, 503, "internal transactions are not indexed"},
-		{store.ErrClosed, 503, "the service is stopping"},
-		{errors.New("secret"), 500, "something went wrong"},
-		{node.ErrUnavailable, 503, "the node of this chain"},
-		{node.ErrMalformed, 502, "the node of this chain"},
-		{&node.RPCError{Method: "eth_call", Message: "secret"}, 502, "the node of this chain"},
-		{context.DeadlineExceeded, 503, "the answer was not complete in the time"},
+		{evm.ErrEmpty, 503, "nothing of this chain is indexed yet", "INDEX_CATCHING_UP", ""},
+		{evm.ErrUntraced, 503, "internal transactions are not indexed", "INDEX_UNTRACED", ""},
+		{store.ErrClosed, 503, "the service is stopping", "SHUTTING_DOWN", ""},
+		{store.ErrUnavailable, 503, "the index cannot be read at the moment", "NOT_INDEXED", "5"},
+		{errors.New("secret"), 500, "something went wrong", "", ""},
+		{node.ErrUnavailable, 503, "the node of this chain", "NODE_UNAVAILABLE", ""},
+		{node.ErrMalformed, 502, "the node of this chain", "NODE_FAULTY", ""},
+		{&node.RPCError{Method: "eth_call", Message: "secret"}, 502, "the node of this chain", "NODE_FAULTY", ""},
+		{context.DeadlineExceeded, 503, "the answer was not complete in the time", "", ""},
 	} {
 		err := fmt.Errorf("secret: %w", tt.err)
 		f := newFake()
@@ -699,7 +702,10 @@ func TestFailures(t *testing.T) {
 			w := apitest.Get(h, op)
 			requireError(t, w, tt.status, tt.part)
 			require.NotContains(t, w.Body.String(), "secret")
-			require.Equal(t, errors.Is(tt.err, evm.ErrUntraced), strings.Contains(w.Body.String(), "INDEX_UNTRACED"))
+			var body struct{ Code string }
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
+			require.Equal(t, tt.code, body.Code, w.Body)
+			require.Equal(t, tt.retry, w.Header().Get("Retry-After"), w.Body)
 		}
 		f.err, f.nodeErr = nil, err
 		for _, op := range operations {

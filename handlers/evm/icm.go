@@ -341,7 +341,7 @@ func readNetwork(q *query.Values, key string) string {
 }
 
 func errStarting() error {
-	return apierr.Unavailable(nil, "this instance is starting and waits for the nodes of its networks; try again in a moment, or select another network")
+	return reply.NodeAway(nil, "this instance is starting and waits for the nodes of its networks; try again in a moment, or select another network")
 }
 
 // readBlockchain parses an optional chain, given by its blockchain ID or by the EVM chain ID of one of chains.

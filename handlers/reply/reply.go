@@ -13,6 +13,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quorate/aggregator"
 	"quorate/handlers/apierr"
 	"quorate/internal/index"
 	"quorate/internal/node"
@@ -70,6 +71,11 @@ func CatchingUp(cause error, format string, args ...any) error {
 // Lacking returns the error for an answer that is unavailable until the operator acts.
 func Lacking(cause error, format string, args ...any) error {
 	return unavailable(codeLacks, cause, format, args...)
+}
+
+// NodeAway returns the error for an answer that needs an upstream node which does not answer.
+func NodeAway(cause error, format string, args ...any) error {
+	return unavailable(string(aggregator.CodeNodeUnavailable), cause, format, args...)
 }
 
 func unavailable(code string, cause error, format string, args ...any) error {
@@ -164,13 +170,17 @@ func Explain(request context.Context, err error, particular func(error) error) e
 	case apierr.HasGone(request):
 		return apierr.ErrClientGone
 	case request.Err() != nil, errors.Is(err, store.ErrClosed):
-		return apierr.Unavailable(err, "the service is stopping; send the request again")
+		return apierr.Stopping(err)
 	case errors.Is(err, store.ErrUnavailable):
 		return apierr.Unreadable(err)
 	case errors.Is(err, node.ErrNoRoom):
-		return apierr.Unavailable(err, "the answer needs more memory than is free for large answers at the moment; try again in a few seconds")
+		e := apierr.Unavailable(err, "the answer needs more memory than is free for large answers at the moment; try again in a few seconds")
+		e.Code, e.RetryAfter = string(aggregator.CodeBusy), 5*time.Second
+		return e
 	case errors.Is(err, node.ErrBusy):
-		return apierr.Unavailable(err, "as many calls to the upstream node as clients may cause are in progress; try again in a moment")
+		e := apierr.Unavailable(err, "as many calls to the upstream node as clients may cause are in progress; try again in a moment")
+		e.Code, e.RetryAfter = string(aggregator.CodeNodeBusy), time.Second
+		return e
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the answer was not complete in the time allowed for a request; ask for fewer addresses or a smaller page")
 	case errors.Is(err, index.ErrViewBehind):

@@ -97,7 +97,12 @@ func (e Ethereum) Calls() http.Handler {
 			return
 		}
 		if client := access.ClientOf(ctx); client != nil {
-			if refused := client.TakeBatch(ctx, w.Header(), len(calls.all)); refused != nil {
+			switch refused := client.TakeBatch(ctx, w.Header(), len(calls.all)); {
+			case refused == nil:
+			case refused.Status == http.StatusBadRequest:
+				sayJSON(w, calls.refuse(refused.Message))
+				return
+			default:
 				refuse(w, refused)
 				return
 			}

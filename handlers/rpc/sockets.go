@@ -208,10 +208,15 @@ func (p *session) hear(ctx context.Context, message io.Reader) error {
 	if p.client != nil {
 		wait, refused := p.client.Take(ctx, max(1, len(calls.all)))
 		switch {
-		case refused != nil && refused.Status != http.StatusTooManyRequests:
+		case refused == nil:
+		case refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusBadRequest:
 			return ending{websocket.StatusPolicyViolation, "the API key is not valid any more"}
-		case refused != nil:
-			if err := p.answer(ctx, calls.fail(codeExhausted, refused.Message)); err != nil {
+		default:
+			answer := calls.fail(codeExhausted, refused.Message)
+			if refused.Status == http.StatusBadRequest {
+				answer = calls.refuse(refused.Message)
+			}
+			if err := p.answer(ctx, answer); err != nil {
 				return err
 			}
 			if wait <= 0 || wait > longestPause {

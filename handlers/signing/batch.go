@@ -43,7 +43,7 @@ func (a *API) AggregateSignaturesBatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.guard.Charge(c, len(requests)); err != nil {
+	if err := a.guard.Charge(c, "requests", len(requests)); err != nil {
 		return err
 	}
 	client := c.Request().Context()

@@ -14,7 +14,6 @@ import (
 	"github.com/ava-labs/avalanchego/ids"
 
 	"quorate/aggregator"
-	"quorate/aggregator/l1message"
 	"quorate/handlers/apierr"
 	"quorate/handlers/stream"
 	"quorate/internal/store"
@@ -109,7 +108,7 @@ func (f *changeFeed) failure(ctx context.Context, err error) error {
 		e.Status, e.Code = http.StatusNotFound, string(aggregator.CodeUnknownSubnet)
 		e.Message = "subnetId: the network has no subnet " + f.subnetID.String()
 	case errors.Is(err, store.ErrUnavailable):
-		e.Code = string(l1message.CodeNotIndexed)
+		e = apierr.Unreadable(err)
 		e.Message = fmt.Sprintf("the validators of subnet %s cannot be read now, because the index cannot be read; connect again in a few seconds with the same cursor", f.subnetID)
 	case errors.Is(err, validators.ErrMerged):
 		e.Message = validators.ErrMerged.Error()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/ava-labs/avalanchego/ids"
 
@@ -26,11 +27,9 @@ func failure(ctx context.Context, err error, f form) error {
 	case errors.As(err, &failed):
 		return explain(failed, f)
 	case ctx.Err() != nil:
-		e := apierr.Unavailable(err, "the service is stopping; send the request again")
-		e.Code = string(aggregator.CodeShutdown)
-		return e
+		return apierr.Stopping(err)
 	case errors.Is(err, store.ErrUnavailable):
-		return explain(&aggregator.Error{Code: l1message.CodeNotIndexed, Message: apierr.Unreadable(nil).Message, RetryAfter: l1message.IndexPause, Err: err}, f)
+		return apierr.Unreadable(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierr.Unavailable(err, "the message could not be signed in the time allowed for a request; try again in a moment")
 	default:
@@ -42,7 +41,7 @@ func failure(ctx context.Context, err error, f form) error {
 
 // explain maps an aggregation failure to a status. It is a 4xx only if a changed request can succeed.
 func explain(failed *aggregator.Error, f form) *apierr.Error {
-	e := &apierr.Error{Code: string(failed.Code), Err: failed}
+	e := &apierr.Error{Code: string(failed.Code), RetryAfter: failed.RetryAfter, Err: failed}
 	if failed.Account != nil {
 		e.Outcomes = outcomes(*failed.Account)
 	}
@@ -64,7 +63,9 @@ func explain(failed *aggregator.Error, f form) *apierr.Error {
 		e.Status = http.StatusNotFound
 	case aggregator.CodeTooManyRounds:
 		e.Status = http.StatusTooManyRequests
-	case aggregator.CodeBusy, aggregator.CodeNodeUnavailable, aggregator.CodeNodeBusy, aggregator.CodeShutdown, l1message.CodeProcessing, l1message.CodeNotIndexed:
+	case l1message.CodeProcessing:
+		e.Status, e.RetryAfter = http.StatusServiceUnavailable, time.Second // the next block usually takes less
+	case aggregator.CodeBusy, aggregator.CodeNodeUnavailable, aggregator.CodeNodeBusy, aggregator.CodeShutdown, l1message.CodeNotIndexed:
 		e.Status = http.StatusServiceUnavailable
 	case aggregator.CodeNodeFaulty:
 		e.Status = http.StatusBadGateway

@@ -94,7 +94,9 @@ func (f *messageFeed) gone(cursor string) *apierr.Error {
 }
 
 func unreadable(cause error) error {
-	return apierr.Unavailable(cause, "the signed messages cannot be read now; connect again later with the same cursor")
+	e := apierr.Unreadable(cause)
+	e.Message = "the signed messages cannot be read now; connect again later with the same cursor"
+	return e
 }
 
 // cursor returns the cursor of an event.

@@ -177,7 +177,7 @@ func (a *API) answer(c echo.Context, n Network, key requestKey, known *cachedReq
 	signed, err := a.sign(c.Request().Context(), n, known.req, f)
 	apierr.Describe(c, describe(known.req.Message, known.req.SigningSubnetID, signed, err, start)...)
 	if err != nil {
-		return later(c, err)
+		return err
 	}
 	content, err := a.signedBody(c.Request().Context(), n, key, known, signed)
 	if err != nil {

@@ -3,11 +3,8 @@ package signing
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -16,7 +13,6 @@ import (
 
 	"quorate/aggregator"
 	"quorate/aggregator/delivery"
-	"quorate/aggregator/l1message"
 	"quorate/handlers/apierr"
 	"quorate/handlers/jsonbody"
 )
@@ -48,7 +44,7 @@ func (a *API) AggregateTransactionSignatures(c echo.Context) error {
 	result, err := network.Signer.SignTransaction(ctx, txID)
 	apierr.Describe(c, describe(nil, nil, result, err, start)...)
 	if err != nil {
-		return later(c, failure(c.Request().Context(), err, dataForm))
+		return failure(c.Request().Context(), err, dataForm)
 	}
 	c.Response().Header().Set(SummaryHeader, summarize(result, start))
 	return reply(c, statusSigned(c), signedReply{SignedMessage: hexOf(result.Message)})
@@ -93,13 +89,13 @@ func (a *API) AggregateSentMessages(c echo.Context) error {
 	defer cancel()
 	sent, err := network.Signer.Sent(ctx, c.Param(chainParameter), txHash)
 	if err != nil {
-		return later(c, failure(client, err, f))
+		return failure(client, err, f)
 	}
 	if len(sent) > maxBatch {
 		return &apierr.Error{Status: http.StatusBadRequest, Code: codeTooManyMessages,
 			Message: fmt.Sprintf("txHash: the transaction sent %d messages, at most %d are signed at once; post its messages with aggregateSignatures:batch", len(sent), maxBatch)}
 	}
-	if err := a.guard.Charge(c, len(sent)); err != nil {
+	if err := a.guard.Charge(c, txHashParameter, len(sent)); err != nil {
 		return err
 	}
 	results, err := each(c, network, "messages", len(sent), func(i int) (*aggregator.Result, aggregator.Request, error) {
@@ -123,20 +119,4 @@ func (a *API) AggregateSentMessages(c echo.Context) error {
 	return reply(c, http.StatusOK, struct {
 		Messages []sentMessage `json:"messages"`
 	}{messages})
-}
-
-// later sets Retry-After if the same request may succeed soon.
-func later(c echo.Context, err error) error {
-	var failed *aggregator.Error
-	if !errors.As(err, &failed) {
-		return err
-	}
-	wait := failed.RetryAfter
-	if failed.Code == l1message.CodeProcessing {
-		wait = time.Second // the next block usually takes less
-	}
-	if wait > 0 {
-		c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-	}
-	return err
 }

@@ -62,7 +62,7 @@ func (a *API) VerifySignedMessage(c echo.Context) error {
 	defer cancel()
 	v, err := network.Signer.Verify(ctx, req)
 	if err != nil {
-		return later(c, failure(c.Request().Context(), err, dataForm))
+		return failure(c.Request().Context(), err, dataForm)
 	}
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	answer := verdict{

@@ -90,7 +90,7 @@ func (s *Streams) enter(client string, keyed bool) *apierr.Error {
 	}
 	switch {
 	case s.life.Err() != nil:
-		return apierr.Unavailable(nil, "the service is stopping; connect again")
+		return apierr.Stopping(nil)
 	case s.all >= most:
 		busy := apierr.Unavailable(nil, "%d streams are open; %s is %d; connect again later", s.all, limit, most)
 		busy.Code = CodeBusy
@@ -112,8 +112,8 @@ func (s *Streams) leave(client string) {
 	}
 }
 
-// retryAfter is when a refused client should try again, in seconds.
-const retryAfter = "5"
+// retryAfter is when a refused client should try again.
+const retryAfter = 5 * time.Second
 
 // Serve serves a stream until it ends. open returns the feed of the events after a cursor; without one, after now.
 // parameter is the query parameter with the cursor.
@@ -127,7 +127,7 @@ func (s *Streams) Serve(c echo.Context, parameter string, open func(ctx context.
 	}
 	if refused := s.enter(id, access.KeyName(c) != ""); refused != nil {
 		s.ended.WithLabelValues("refused").Inc()
-		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfter)
+		refused.RetryAfter = retryAfter
 		return refused
 	}
 	defer s.leave(id)

@@ -12,6 +12,7 @@ import (
 	"quorate/handlers/data"
 	"quorate/handlers/jsonbody"
 	"quorate/handlers/networks"
+	"quorate/handlers/reply"
 	"quorate/internal/webhook"
 )
 
@@ -65,10 +66,10 @@ const pChain = "p-chain"
 // beginValidators returns the first block whose events of validators a new webhook reports.
 func beginValidators(ctx context.Context, n *data.Network) (uint64, error) {
 	if n.Needs != "" {
-		return 0, apierr.Unavailable(nil, "the validators of this network are not indexed: %s", n.Needs)
+		return 0, reply.Lacking(nil, "the validators of this network are not indexed: %s", n.Needs)
 	}
 	if n.RegistryProgress == nil {
-		return 0, apierr.Unavailable(nil, "this instance has no index of validators on this network")
+		return 0, reply.Lacking(nil, "this instance has no index of validators on this network")
 	}
 	p := n.RegistryProgress(ctx)
 	if !p.CaughtUp || p.Rebuilding {

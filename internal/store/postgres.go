@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -197,7 +198,13 @@ func connect(ctx context.Context, options PostgresOptions) (*Postgres, error) {
 // meet opens the first connection.
 func (s *Postgres) meet(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
+	switch {
+	case err == nil:
+	case code(err) == "" && strings.Contains(err.Error(), "server refused TLS connection"): // pgconn has no error value for it
+		return fmt.Errorf("%w: enable TLS on the server, or allow connections without it with sslmode in the URL", err)
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return fmt.Errorf("%w: check sslmode and sslrootcert in the URL", err)
+	default:
 		return s.wrap(ctx, err)
 	}
 	defer conn.Release()

@@ -114,13 +114,16 @@ func CheckNewer(ctx context.Context, s store.Store) error {
 	return nil
 }
 
-// Failure returns a hint.Error for a store that cannot be opened.
+// Failure returns a hint.Error for a store that cannot be opened. The hint is empty if the error says what to do.
 func Failure(err error, place Location, inUse string) error {
 	remedy := "Is --data-dir a folder of yours, with room on its disk?"
-	again := fmt.Sprintf("Everything in %s can be made again from the network: move it away and start again.", place.Dir)
+	again := fmt.Sprintf("Restore a backup, or move %s away and start again. Then the index is built again from the network, but webhooks and signed messages are lost.", place.Dir)
 	if place.URL != "" {
-		remedy = "Are host, port, user, password and database of the store's URL right, and is the server running?"
-		again = "Everything in it can be made again from the network: name another database, or another schema with ?search_path=."
+		remedy = "" // an error of the server says what to do
+		if errors.Is(err, store.ErrUnavailable) {
+			remedy = "Are host, port, user, password and database of the store's URL right, and is the server running?"
+		}
+		again = "Restore a backup, or name another database, or another schema with ?search_path=. There the index is built again from the network, without the API keys, webhooks and signed messages of this one."
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -129,7 +132,9 @@ func Failure(err error, place Location, inUse string) error {
 		remedy = inUse
 	case errors.Is(err, index.ErrNewer):
 		remedy = "Run the version of quorate that used it last, or give this one a store of its own with --data-dir or --store."
-	case errors.Is(err, store.ErrFormat), errors.Is(err, store.ErrCorrupt):
+	case errors.Is(err, store.ErrFormat):
+		remedy = "" // the error says what to do
+	case errors.Is(err, store.ErrCorrupt):
 		remedy = again
 	}
 	return hint.Failure(config.Redacted(err), hint.OpenFiles(err, remedy))
