@@ -421,7 +421,7 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 		return nil, nil, &Error{Code: CodeShutdown, Message: "the service is shutting down; send the request again"}
 	}
 	f, running := a.runners[key]
-	if signing := running && f.answeredOnce.Load(); !signing && req.Wait == 0 && !req.Sent {
+	if signing := running && f.signing.Load(); !signing && req.Wait == 0 && !req.Sent {
 		if failed := a.unseen.get(key, id.need); failed != nil {
 			return nil, nil, failed
 		}

@@ -42,7 +42,7 @@ const (
 	CodeNodeBusy Code = "NODE_BUSY"
 	// CodeNodeFaulty: the upstream node answered with something unusable.
 	CodeNodeFaulty Code = "NODE_FAULTY"
-	// CodeTooManyRounds: the client has as many rounds as it may have at a time, or too many bytes of new messages in a second.
+	// CodeTooManyRounds: the client has as many rounds or waiting requests as it may have at a time, or too many bytes of new messages in a second.
 	CodeTooManyRounds Code = "TOO_MANY_ROUNDS"
 	// CodeBusy: there are as many rounds as there may be at a time.
 	CodeBusy Code = "BUSY"

@@ -474,6 +474,8 @@ type weights struct {
 	// possible may still sign: all but refusals for good, invalid answers, timeouts and
 	// missing connections.
 	possible uint64
+	// struck is the part of possible that is asked only for the quorum: members with strikes that were not asked.
+	struck uint64
 	// offline has no connection and was not asked, timedOut did not answer in time.
 	offline, timedOut uint64
 	// blocked was refused for good.
@@ -518,6 +520,9 @@ func (r *round) weigh() weights {
 			}
 			w.candidates = true
 			w.possible += m.weight
+			if m.struck {
+				w.struck += m.weight
+			}
 		default:
 			w.possible += m.weight
 		}
@@ -636,7 +641,8 @@ func (r *round) settle(now time.Duration) (action, bool) {
 			possible = r.possible(c, now)
 		}
 		// A buffer that is out of reach still collects what can sign.
-		waits := have < c.need || now < c.bufferUntil && have+r.untested < min(possible, c.want)
+		w := r.weigh()
+		waits := have < c.need || now < c.bufferUntil && have+r.untested < min(w.possible-w.struck, c.want)
 		if possible >= c.need && waits {
 			continue
 		}

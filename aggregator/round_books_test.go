@@ -41,6 +41,9 @@ func recount(r *round) (b books, due time.Duration) {
 			if m.online {
 				b.Weights.candidates = true
 				b.Weights.possible += m.weight
+				if m.struck {
+					b.Weights.struck += m.weight
+				}
 			} else {
 				b.Weights.offline += m.weight
 			}

@@ -29,6 +29,7 @@ type runner struct {
 	inbox        inbox
 	ended        atomic.Bool
 	answeredOnce atomic.Bool // a signature has arrived
+	signing      atomic.Bool // the message seems to have been sent, so that validators sign it
 
 	// Owned by the goroutine of run.
 	round *round
@@ -95,6 +96,7 @@ func (f *runner) run(ctx context.Context) {
 			return
 		}
 		f.deliver()
+		f.signing.Store(f.round.sleep.sent || f.round.have()+f.round.untested > f.round.set.TotalWeight/fewSigned)
 		f.round.plan.Price = f.agg.requestPrice()
 		a := f.round.next(f.now())
 		f.setAwake(!f.round.sleep.on)

@@ -464,27 +464,49 @@ func TestSignatureOfUnsentMessage(t *testing.T) {
 	}
 }
 
-// A failure that is remembered does not keep a request from a round that collects signatures.
+// A failure that is remembered does not keep a request from a round that collects signatures. Signatures of few validators
+// do not show that there is such a round.
 func TestSeenMeanwhile(t *testing.T) {
-	n := unseenNetwork(t, 25, 25, 25, 25)
-	run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
-		req := Request{Message: testMessage(t, "m")}
-		_, err := a.Sign(ctx, req)
-		requireFailure(t, err, CodeNotSeen)
-		n.everyone(honest(time.Millisecond))
-		n.let(n.validators[1:], honest(1500*time.Millisecond))
-		signed := make(chan error, 1)
-		waits := req
-		waits.Wait = time.Minute
-		go func() {
-			_, err := a.Sign(ctx, waits)
-			signed <- err
-		}()
-		time.Sleep(time.Second)
-		_, err = a.Sign(ctx, req)
-		require.NoError(t, err)
-		require.NoError(t, <-signed)
-	})
+	for name, test := range map[string]struct {
+		few, others behave
+		signed      bool
+	}{
+		"all sign":                    {honest(time.Millisecond), honest(1500 * time.Millisecond), true},
+		"one signs what was not sent": {honest(time.Millisecond), nil, false},
+		"one forges":                  {forge, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := unseenNetwork(t, append(sameWeights(8, 11), 4, 4, 4)...)
+			run(t, n, func(t *testing.T, ctx context.Context, a *Aggregator) {
+				req := Request{Message: testMessage(t, "m")}
+				_, err := a.Sign(ctx, req)
+				requireFailure(t, err, CodeNotSeen)
+				n.let(n.validators[10:], test.few)
+				if test.others != nil {
+					n.let(n.validators[1:], test.others)
+					n.let(n.validators[:1], test.few)
+				}
+				ended := make(chan error, 1)
+				waits := req
+				waits.Wait = time.Minute
+				go func() {
+					_, err := a.Sign(ctx, waits)
+					ended <- err
+				}()
+				time.Sleep(time.Second)
+				start := time.Now()
+				_, err = a.Sign(ctx, req)
+				if test.signed {
+					require.NoError(t, err)
+					require.NoError(t, <-ended)
+					return
+				}
+				requireFailure(t, err, CodeNotSeen)
+				require.Less(t, time.Since(start), 100*time.Millisecond)
+				require.Error(t, <-ended)
+			})
+		})
+	}
 }
 
 // Once many validators have signed, the round keeps asking all others.

@@ -441,7 +441,8 @@ func (d *Deriver) newRequest(ctx context.Context, s statement, manager ids.ID) (
 	limited, cancel := context.WithTimeout(ctx, epochTimeout)
 	defer cancel()
 	_, err = d.chains.EpochHeight(limited, manager)
-	if !errors.Is(err, validators.ErrUnknownBlockchain) && !errors.Is(err, context.DeadlineExceeded) {
+	var refused *node.RPCError
+	if !errors.Is(err, validators.ErrUnknownBlockchain) && !errors.As(err, &refused) && !errors.Is(err, context.DeadlineExceeded) {
 		req.VerifyingBlockchainID = &manager // the aggregator explains any other problem
 	}
 	return req, nil

@@ -229,13 +229,14 @@ func TestWhoSigns(t *testing.T) {
 		epoch   bool
 		code    aggregator.Code
 	}{
-		"the manager's own subnet":                {manager: managerChain, subnet: managerSubnet, epoch: true},
-		"the primary network for the C-Chain":     {manager: ids.ID{'x'}, subnet: constants.PrimaryNetworkID, epoch: true},
-		"at the proposed height without an epoch": {manager: managerChain, change: func(w *world) { delete(w.epochs, managerChain) }, subnet: managerSubnet},
-		"an epoch out of reach is not ignored":    {manager: managerChain, change: func(w *world) { w.fail["EpochHeight"] = node.ErrUnavailable }, subnet: managerSubnet, epoch: true},
-		"unknown blockchain":                      {manager: ids.ID{'?'}, code: aggregator.CodeUnknownBlockchain},
-		"the node is away":                        {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrUnavailable }, code: aggregator.CodeNodeUnavailable},
-		"the node is wrong":                       {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrMalformed }, code: aggregator.CodeNodeFaulty},
+		"the manager's own subnet":                   {manager: managerChain, subnet: managerSubnet, epoch: true},
+		"the primary network for the C-Chain":        {manager: ids.ID{'x'}, subnet: constants.PrimaryNetworkID, epoch: true},
+		"at the proposed height without an epoch":    {manager: managerChain, change: func(w *world) { delete(w.epochs, managerChain) }, subnet: managerSubnet},
+		"at the proposed height if the node refuses": {manager: managerChain, change: func(w *world) { w.fail["EpochHeight"] = &node.RPCError{Code: -32000} }, subnet: managerSubnet},
+		"an epoch out of reach is not ignored":       {manager: managerChain, change: func(w *world) { w.fail["EpochHeight"] = node.ErrUnavailable }, subnet: managerSubnet, epoch: true},
+		"unknown blockchain":                         {manager: ids.ID{'?'}, code: aggregator.CodeUnknownBlockchain},
+		"the node is away":                           {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrUnavailable }, code: aggregator.CodeNodeUnavailable},
+		"the node is wrong":                          {manager: managerChain, change: func(w *world) { w.fail["SubnetOf"] = node.ErrMalformed }, code: aggregator.CodeNodeFaulty},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -318,8 +318,8 @@ func (s *Service) Indexed(ctx context.Context, heights map[string]uint64, done f
 }
 
 // Delays has chains grow, each once, and returns for each the time from its growth to the response that shows the growth
-// as indexed. It requests the index again and again from before the first growth on, so a delay is never too short, and too
-// long by at most the time between two responses.
+// as indexed. It requests the index again and again from before the first growth on. A delay is too long by at most the
+// time between two responses, and too short by the time in which the network notes the growth.
 func (s *Service) Delays(ctx context.Context, grow func(grown func(Growth)) error) (delays []time.Duration, err error) {
 	var mu sync.Mutex
 	waiting := make(map[string]Growth) // guarded by mu, by chain

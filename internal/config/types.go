@@ -22,7 +22,7 @@ func typeMistakes(document *yaml.Node) []error {
 	c.dropRepeated(document, "", 0)
 	c.check(document, reflect.TypeFor[Config](), "")
 	for _, n := range c.refused {
-		*n = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"} // the default stays
+		*n = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"} // as if it had no value
 	}
 	return c.mistakes
 }

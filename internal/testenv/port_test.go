@@ -10,7 +10,7 @@ import (
 // TestFreePort takes so many ports that random ones would repeat.
 func TestFreePort(t *testing.T) {
 	taken := make(map[int]bool)
-	for range 300 {
+	for range 1000 {
 		port, err := FreePort()
 		require.NoError(t, err)
 		defer func() { require.NoError(t, port.Close()) }()
