@@ -434,11 +434,9 @@ func (a *Aggregator) joinRound(req Request, set *validators.Set, id finishedID, 
 			a.admitted.done(client)
 		}
 	}()
-	if running {
-		if f.inbox.put(func(now time.Duration) { f.round.join(c, now) }) {
-			f.callers++
-			return f, nil, nil
-		}
+	if running && f.inbox.put(func(now time.Duration) { f.round.join(c, now) }) {
+		f.callers++
+		return f, nil, nil
 	}
 	if r, ok := a.finished.look(id); ok {
 		return nil, r, nil

@@ -654,7 +654,7 @@ func (r *round) settle(now time.Duration) (action, bool) {
 			return action{kind: actVerify, members: r.pendingMembers(nil)}, true
 		}
 		code := CodeQuorumNotReached
-		if r.weigh().blocked > r.set.TotalWeight-c.need {
+		if w.blocked > r.set.TotalWeight-c.need {
 			code = CodeRefused
 		}
 		return action{kind: actFail, waiter: c, code: code}, true

@@ -96,7 +96,7 @@ func (f *runner) run(ctx context.Context) {
 			return
 		}
 		f.deliver()
-		f.signing.Store(f.round.sleep.sent || f.round.have()+f.round.untested > f.round.set.TotalWeight/fewSigned)
+		f.signing.Store(f.round.sleep.sent || !f.round.few(f.round.have()+f.round.untested))
 		f.round.plan.Price = f.agg.requestPrice()
 		a := f.round.next(f.now())
 		f.setAwake(!f.round.sleep.on)

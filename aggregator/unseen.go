@@ -89,12 +89,12 @@ func (r *round) wakeUp(now time.Duration) {
 // mayRest reports whether a round with signatures sleeps if it is stuck: few validators have signed, none within wakeTime,
 // or a waiter that waits for the message would fail because others are away.
 func (r *round) mayRest(now time.Duration) bool {
-	return !r.sleep.sent && r.fewSigned() && now >= r.sleep.grewAt+wakeTime ||
+	return !r.sleep.sent && r.few(r.have()) && now >= r.sleep.grewAt+wakeTime ||
 		slices.ContainsFunc(r.waiters, func(c *waiter) bool { return r.waits(c, now) && r.possible(c, now) < c.need })
 }
 
-// fewSigned reports whether the weight that has signed does not show that the message was sent.
-func (r *round) fewSigned() bool { return r.have() <= r.set.TotalWeight/fewSigned }
+// few reports whether signatures of a weight do not show that the message was sent.
+func (r *round) few(signed uint64) bool { return signed <= r.set.TotalWeight/fewSigned }
 
 // stuck reports whether no waiter can be served without a validator that refuses for now.
 func (r *round) stuck(now time.Duration) bool {
@@ -205,7 +205,7 @@ func (r *round) searchDone(found bool) {
 // unseen reports whether validators that have not seen the message keep c from its quorum,
 // and nothing shows that it was sent.
 func (r *round) unseen(c *waiter) bool {
-	return r.sleep.on && !r.sleep.sent && r.fewSigned() && r.weigh().unseen > r.set.TotalWeight-c.need
+	return r.sleep.on && !r.sleep.sent && r.few(r.have()) && r.weigh().unseen > r.set.TotalWeight-c.need
 }
 
 // waits reports whether c waits for validators to see the message. Members that have no connection
